@@ -1,4 +1,4 @@
-//! Prints the description of the API: the bytes of `openapi.json` in the tree.
+//! Prints the OpenAPI description: the bytes of `openapi.json` in the repository.
 
 use std::io::Write as _;
 

@@ -1,6 +1,6 @@
-//! What an agent without a server answers: `/metrics`, `/healthz` and `/readyz`.
+//! HTTP endpoints of an agent without a server: `/metrics`, `/healthz` and `/readyz`.
 //!
-//! It is ready while it clears: one that is silent for several clearings is not.
+//! The agent is ready while it clears, and not ready after it has missed several clearings.
 
 use std::sync::Arc;
 
@@ -13,15 +13,14 @@ use bursar_ledger::clock::{Clock as _, MachineClock};
 use bursar_node::market::{Agent, View, silent_ms};
 use tokio::net::TcpListener;
 
+use crate::http::METRICS_TYPE;
 use crate::listen;
 use crate::metrics::market;
 
-/// Connections at once: a few who watch. What is left of descriptors is for cgroups.
+/// Limit on connections. Monitoring needs few, and cgroup counters need the descriptors.
 pub const CONNECTIONS_MAX: usize = 32;
-/// The media type of metrics, as Prometheus asks for them.
-const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Answers until it is dropped.
+/// Serves until the future is dropped.
 pub async fn serve(listener: TcpListener, agent: Arc<Agent>) {
     listen::serve_alone(listener, &routes(agent), CONNECTIONS_MAX).await;
 }
@@ -36,7 +35,7 @@ fn routes(agent: Arc<Agent>) -> Router {
 
 async fn metrics(State(agent): State<Arc<Agent>>) -> Response {
     match market::text(&agent.view()) {
-        Ok(text) => ([(header::CONTENT_TYPE, METRICS)], text).into_response(),
+        Ok(text) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
@@ -45,11 +44,10 @@ async fn ready(State(agent): State<Arc<Agent>>) -> Response {
     let now_ms = MachineClock::default().wall().ms();
     match silence(&agent.view(), now_ms) {
         None => "ok\n".into_response(),
-        Some(words) => (StatusCode::SERVICE_UNAVAILABLE, words + "\n").into_response(),
+        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason + "\n").into_response(),
     }
 }
 
-/// That no clearing came for too long.
 fn silence(view: &View, now_ms: u64) -> Option<String> {
     let (_, clear_ms) = view.every_ms;
     let last_ms = view.cleared_ms.unwrap_or(view.at_ms);

@@ -1,9 +1,8 @@
-//! From a connection and its headers to a caller.
+//! Authentication: determines the caller from a connection and its headers.
 //!
-//! A bearer token beats everything else: whoever sends one wants to be known by it, so a dead
-//! one is refused and never falls back to less. On the Unix socket the kernel says who is
-//! there. Loopback TCP may look without a name unless that was switched off; from beyond
-//! loopback nobody comes in without a token.
+//! A bearer token takes precedence. An invalid one is refused, and never falls back to fewer
+//! rights. On the Unix socket the kernel gives the user. On loopback TCP a caller without a token
+//! may read, unless that is switched off. Remote callers need a token.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -22,44 +21,44 @@ use http::request::Parts;
 use crate::caller::{Caller, Via};
 use crate::users::user_name;
 
-/// What every secret begins with, so that a leaked one is recognised by whoever scans for them.
-pub const SECRET_PREFIX: &str = "bursar_";
-/// Longer than any secret we make; what is longer is not hashed.
+/// Prefix of every secret, by which scanners recognise a leaked one.
+pub(crate) const SECRET_PREFIX: &str = "bursar_";
+/// Longer than any real secret; a longer text is refused without hashing it.
 const SECRET_LENGTH_MAX: usize = 128;
 
-/// What whoever sends no token on loopback may do.
+/// Access of callers without a token on loopback.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Anonymous {
-    /// Look.
+    /// Reading only.
     #[default]
     Read,
-    /// Nothing.
+    /// No access.
     None,
 }
 
-/// Where a connection comes from.
+/// Origin of a connection.
 #[derive(Clone, Debug)]
 pub enum Peer {
     /// TCP from this machine.
     Loopback,
-    /// TCP from elsewhere.
-    Beyond,
-    /// The local socket, and who is at its other end.
+    /// TCP from another machine.
+    Remote,
+    /// The Unix socket, with the user at its other end.
     Socket(Arc<Caller>),
 }
 
-/// How requests are given a caller.
+/// Source of the caller of a request.
 #[derive(Clone, Debug)]
 pub enum CallerSource {
-    /// All are this caller's: for a router that is called in process.
+    /// The same caller for every request, for a router that is called in process.
     Fixed(Arc<Caller>),
-    /// By token and by the [`Peer`] in the request's extensions.
+    /// The token, or the [`Peer`] in the request's extensions.
     Connection(Anonymous),
 }
 
 impl Peer {
-    /// Who is at the other end of the local socket: the user that runs the server and root
-    /// operate, everyone else acts as the tenant of its own name.
+    /// Creates the peer of a Unix socket. Root and the user that runs the server are operators;
+    /// any other user acts as the tenant of the same name.
     pub fn socket(user: User, own_uid: u32) -> Self {
         let name = user_name(user.uid);
         let role = if user.uid == own_uid || user.uid == 0 {
@@ -78,19 +77,18 @@ impl Peer {
 }
 
 impl CallerSource {
-    /// The caller of a request.
-    pub fn caller(&self, request: &Parts, view: &View) -> Result<Arc<Caller>, Problem> {
+    pub(crate) fn caller(&self, request: &Parts, view: &View) -> Result<Arc<Caller>, Problem> {
         let anonymous = match self {
             Self::Fixed(caller) => return Ok(Arc::clone(caller)),
             Self::Connection(anonymous) => anonymous,
         };
         if let Some(value) = request.headers.get(AUTHORIZATION) {
             let secret = value.to_str().ok().and_then(bearer).ok_or_else(|| {
-                unauthenticated("the Authorization header is not `Bearer` and a token")
+                unauthenticated("the Authorization header must be `Bearer TOKEN`")
             })?;
             let hash = sha256(secret.as_bytes());
-            let found = of_token(&view.read(), &hash);
-            return found.map(Arc::new).ok_or_else(unknown_token);
+            let caller = caller_of_token(&view.read(), &hash);
+            return caller.map(Arc::new).ok_or_else(unknown_token);
         }
         match (request.extensions.get::<Peer>(), anonymous) {
             (Some(Peer::Socket(caller)), _) => Ok(Arc::clone(caller)),
@@ -102,10 +100,9 @@ impl CallerSource {
     }
 }
 
-/// Whether a request was addressed to this machine by a name that only means this machine. A
-/// page in a browser that was made to resolve its own name to loopback has another (DNS
-/// rebinding), and gets nothing without a token. A request names exactly one host; a target in
-/// absolute form must name loopback too.
+/// Checks that a request names a loopback host. In a DNS rebinding attack a web page makes its own
+/// host name resolve to loopback; its requests carry that name and need a token. A request must
+/// have exactly one Host header, and a target in absolute form must name loopback too.
 fn names_loopback(request: &Parts) -> bool {
     let mut hosts = request.headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
@@ -115,7 +112,7 @@ fn names_loopback(request: &Parts) -> bool {
     host.to_str().is_ok_and(is_loopback) && target.is_none_or(|target| is_loopback(target.as_str()))
 }
 
-/// Whether `host` or `host:port` is `localhost` or an address of loopback, and nothing else.
+/// Checks that `host` or `host:port` is `localhost` or a loopback address.
 fn is_loopback(authority: &str) -> bool {
     let (is_loopback, port) = if let Some(rest) = authority.strip_prefix('[') {
         let Some((address, port)) = rest.split_once(']') else {
@@ -125,7 +122,7 @@ fn is_loopback(authority: &str) -> bool {
         (address.parse().is_ok_and(is_loopback), port)
     } else {
         let (name, port) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
-        // A name may end in a dot, which says that it is whole.
+        // A fully qualified name may end in a dot.
         let is_localhost = name.strip_suffix('.').unwrap_or(name);
         let is_localhost = is_localhost.eq_ignore_ascii_case("localhost");
         let is_loopback = |address: Ipv4Addr| address.is_loopback();
@@ -136,8 +133,7 @@ fn is_loopback(authority: &str) -> bool {
     is_loopback && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
 }
 
-/// Refuses a caller whose right has ended: its token was revoked or has expired.
-pub fn check_right(caller: &Caller, view: &View, now: Instant) -> Result<(), Problem> {
+pub(crate) fn check_right(caller: &Caller, view: &View, now: Instant) -> Result<(), Problem> {
     if let Via::Token(hash) = &caller.via
         && view.read().spine.tokens.with_hash(hash).is_none()
     {
@@ -153,7 +149,7 @@ pub fn check_right(caller: &Caller, view: &View, now: Instant) -> Result<(), Pro
 }
 
 fn unknown_token() -> Problem {
-    unauthenticated("the token is not known here: it was revoked, or made elsewhere")
+    unauthenticated("the token is unknown: it was revoked, or belongs to another server")
 }
 
 fn bearer(value: &str) -> Option<&str> {
@@ -163,7 +159,7 @@ fn bearer(value: &str) -> Option<&str> {
         .then_some(secret)
 }
 
-fn of_token(state: &State, hash: &Hash) -> Option<Caller> {
+fn caller_of_token(state: &State, hash: &Hash) -> Option<Caller> {
     let token = state.spine.tokens.with_hash(hash)?;
     Some(Caller {
         name: Label::new(token.name.as_str()).ok()?,

@@ -1,5 +1,5 @@
-//! The plane of bookings and executions at the edge: its routes, requests and answers, problem codes,
-//! stream data and metrics.
+//! The API of bookings and executions: routes, requests and answers, problem codes, stream data and
+//! metrics.
 
 pub(crate) mod answers;
 pub(crate) mod bookings;

@@ -1,4 +1,4 @@
-//! Who asks, and what that lets them do (design 80, 4.6).
+//! Callers and their rights.
 
 use std::collections::BTreeSet;
 
@@ -8,53 +8,51 @@ use bursar_journal::hash::Hash;
 use bursar_node::executor::User;
 use bursar_units::{Instant, Label};
 
-/// The name of whoever comes without a proof of identity.
 const ANONYMOUS: &str = "anonymous";
 
-/// How a caller is known.
+/// Proof of a caller's identity.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Via {
-    /// By a bearer token whose secret has this hash: the right lasts while the ledger knows it.
+    /// A bearer token whose secret has this hash; valid while the ledger has the token.
     Token(Hash),
-    /// By being in this process, as trusted as the local socket.
+    /// A call within this process, trusted like the Unix socket.
     Socket,
-    /// By the kernel's word on who is at the other end of the local socket.
+    /// The Unix socket's peer credentials.
     User(User),
-    /// Not at all.
+    /// None.
     Anonymous,
 }
 
-/// Whoever sent a request.
+/// The sender of a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Caller {
-    /// The name that stands in the record.
+    /// Name in records.
     pub name: Label,
-    /// How it is known.
+    /// Proof of identity.
     pub via: Via,
-    /// What it may do.
+    /// Granted roles.
     pub roles: BTreeSet<Role>,
-    /// As whom.
+    /// Tenants that it may act as.
     pub tenants: BTreeSet<Label>,
-    /// Until when, where that ends.
+    /// Expiry of the token, if there is one.
     pub expires: Option<Instant>,
 }
 
-/// Whose a thing is, which decides who sees it ([`Caller::sees`]).
+/// Owner of an object, which decides who sees it ([`Caller::sees`]).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Owner<'a> {
-    /// A tenant's: its bookings, their events and records, its limits, its counters under the
-    /// limits of each tenant, and its name among holders.
+pub(crate) enum Owner<'a> {
+    /// A tenant: of its bookings, their events and records, its limits, its counters under limits
+    /// per tenant, and its name among holders.
     Tenant(&'a Label),
-    /// Shared by all tenants: nodes, and limits of everything or of a class. Their size and use
-    /// may be seen; the names of holders are the tenants' own.
+    /// All tenants: of nodes, and of limits for everything or for a class. Everybody sees their
+    /// size and use; the names of holders belong to the tenants.
     Shared,
-    /// The server's: tokens, metrics, markets, and what the ledger records of itself.
+    /// The server: of tokens, metrics, markets, and the ledger's records about itself.
     Server,
 }
 
 impl Via {
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Token(_) => "token",
             Self::Socket | Self::User(_) => "socket",
@@ -64,10 +62,10 @@ impl Via {
 }
 
 impl Caller {
-    /// Whoever comes without a proof of identity and may look.
+    /// Creates the caller without a proof of identity, who may only read.
     pub fn anonymous() -> Self {
         #[expect(clippy::expect_used, reason = "a constant that is a label")]
-        let name = Label::new(ANONYMOUS).expect("the name of nobody is a label");
+        let name = Label::new(ANONYMOUS).expect("`anonymous` is a label");
         Self {
             name,
             via: Via::Anonymous,
@@ -77,23 +75,22 @@ impl Caller {
         }
     }
 
-    /// Whether it may change what is declared and act as anyone.
-    pub fn may_operate(&self) -> bool {
+    /// Checks whether the caller may change declared objects and act as any tenant.
+    pub(crate) fn may_operate(&self) -> bool {
         self.roles.contains(&Role::Operate)
     }
 
-    /// Whether it is known by nothing.
-    pub fn is_anonymous(&self) -> bool {
+    pub(crate) fn is_anonymous(&self) -> bool {
         self.via == Via::Anonymous
     }
 
-    /// Whether it sees what belongs to any tenant and to the server.
-    pub fn sees_all(&self) -> bool {
+    /// Checks whether the caller sees the objects of all tenants and of the server.
+    pub(crate) fn sees_all(&self) -> bool {
         self.may_operate() || self.roles.contains(&Role::View)
     }
 
-    /// Whether it sees what belongs to this owner: the one rule, for every route.
-    pub fn sees(&self, owner: Owner<'_>) -> bool {
+    /// Checks whether the caller sees the objects of an owner. Every route uses this rule.
+    pub(crate) fn sees(&self, owner: Owner<'_>) -> bool {
         self.sees_all()
             || match owner {
                 Owner::Tenant(tenant) => self.tenants.contains(tenant),
@@ -102,41 +99,31 @@ impl Caller {
             }
     }
 
-    /// Whether it sees this tenant's bookings, limits and name.
-    pub fn sees_tenant(&self, tenant: &Label) -> bool {
+    pub(crate) fn sees_tenant(&self, tenant: &Label) -> bool {
         self.sees(Owner::Tenant(tenant))
     }
 
-    /// Whether it may act as this tenant, and so be told fences and the stored bytes that hold
-    /// them.
-    pub fn may_act_as(&self, tenant: &Label) -> bool {
+    /// Checks whether the caller may act as a tenant, and so see its fences and the stored bytes
+    /// that contain them.
+    pub(crate) fn may_act_as(&self, tenant: &Label) -> bool {
         self.may_operate() || (self.roles.contains(&Role::Use) && self.tenants.contains(tenant))
     }
 
-    /// Refuses whoever may not operate; `what` is the deed, in words.
-    pub fn require_operate(&self, what: &str) -> Result<(), Problem> {
-        if self.may_operate() {
-            Ok(())
-        } else {
-            Err(self.lacks(Role::Operate, what))
-        }
+    /// Requires the role `operate` for an `action`, such as "revoke tokens".
+    pub(crate) fn require_operate(&self, action: &str) -> Result<(), Problem> {
+        self.require(self.may_operate(), Role::Operate, action)
     }
 
-    /// Refuses whoever sees only its own; `what` is the deed, in words.
-    pub fn require_view(&self, what: &str) -> Result<(), Problem> {
-        if self.sees_all() {
-            Ok(())
-        } else {
-            Err(self.lacks(Role::View, what))
-        }
+    /// Requires [`Caller::sees_all`] for an `action`.
+    pub(crate) fn require_view(&self, action: &str) -> Result<(), Problem> {
+        self.require(self.sees_all(), Role::View, action)
     }
 
-    /// Refuses an anonymous caller; `what` is the deed, in words.
-    pub fn require_known(&self, what: &str) -> Result<(), Problem> {
+    pub(crate) fn require_known(&self, action: &str) -> Result<(), Problem> {
         if !self.is_anonymous() {
             return Ok(());
         }
-        let detail = format!("an anonymous caller may not {what}");
+        let detail = format!("an anonymous caller may not {action}");
         Err(Problem {
             changes: vec![
                 "send a token as `Authorization: Bearer …`".to_owned(),
@@ -146,14 +133,12 @@ impl Caller {
         })
     }
 
-    /// Refuses whoever may not act as this tenant.
-    pub fn require_tenant(&self, tenant: &Label) -> Result<(), Problem> {
+    pub(crate) fn require_tenant(&self, tenant: &Label) -> Result<(), Problem> {
         if self.may_act_as(tenant) {
             return Ok(());
         }
-        if !self.roles.contains(&Role::Use) {
-            return Err(self.lacks(Role::Use, &format!("act as tenant `{tenant}`")));
-        }
+        let is_user = self.roles.contains(&Role::Use);
+        self.require(is_user, Role::Use, &format!("act as tenant `{tenant}`"))?;
         let own: Vec<&str> = self.tenants.iter().map(Label::as_str).collect();
         let detail = format!(
             "`{}` may act as {}, not as tenant `{tenant}`",
@@ -167,18 +152,21 @@ impl Caller {
         Err(Problem::new(Code::NotAllowed, detail))
     }
 
-    fn lacks(&self, role: Role, what: &str) -> Problem {
+    fn require(&self, is_allowed: bool, role: Role, action: &str) -> Result<(), Problem> {
+        if is_allowed {
+            return Ok(());
+        }
         let roles: Vec<&str> = self.roles.iter().map(|role| role.word()).collect();
         let detail = format!(
-            "`{}` has the role {}; to {what} needs `{}`",
+            "`{}` has {}; to {action} needs `{}`",
             self.name,
             if roles.is_empty() {
-                "of nobody".to_owned()
+                "no role".to_owned()
             } else {
-                format!("`{}`", roles.join(", "))
+                format!("the role `{}`", roles.join(", "))
             },
             role.word(),
         );
-        Problem::new(Code::NotAllowed, detail)
+        Err(Problem::new(Code::NotAllowed, detail))
     }
 }

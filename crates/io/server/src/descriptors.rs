@@ -1,12 +1,12 @@
-//! How many files this process may have open: a connection is one, and so is each counter of a
-//! cgroup that is read every second.
+//! Limit on open file descriptors. Each connection needs one, and so does each cgroup counter that
+//! is read every second.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::log;
 
-/// Asks for as many as there may be; the usual limit is for programs that open few. Whoever serves
-/// does so first of all. Where that is refused, as many as there are stay.
+/// Raises the soft limit to the hard limit, because the usual soft limit is too low for a server.
+/// Called before anything is served. On failure the limit stays as it is.
 pub fn raise() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -18,7 +18,6 @@ pub fn raise() {
     }
 }
 
-/// How many there may be now.
 pub(crate) fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

@@ -9,7 +9,7 @@ use bursar_client::object::{Address, ObjectKind};
 
 use crate::service::{Position, StreamFilter};
 
-/// Every parser of this crate, on the same bytes.
+/// Runs every parser of this crate on the same bytes.
 pub fn fuzz_target(bytes: &[u8]) {
     drop(read::<BookingRequest>(bytes));
     drop(read::<ReleaseRequest>(bytes));

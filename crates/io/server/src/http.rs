@@ -1,8 +1,8 @@
-//! Routes: text becomes types here, once, and types become text (design 80, 4.1).
+//! Routes: parse requests into types, and write answers as text.
 //!
-//! Every answer carries the last record it reflects; every failure is a problem, also of
-//! addresses, methods and bodies that make no sense. Handlers use the runtime's timer only, so
-//! that virtual time can drive them.
+//! Every answer carries the last record it reflects. Every failure is a problem, also for unknown
+//! addresses and methods and for unreadable bodies. Handlers use only the runtime's timer, so that
+//! tests can run them on virtual time.
 
 pub(crate) mod call;
 mod health;
@@ -24,12 +24,13 @@ use crate::auth::CallerSource;
 use crate::service::Service;
 use crate::{booking, market, spine};
 
+pub(crate) use health::METRICS_TYPE;
 pub use openapi::description;
 pub(crate) use respond::busy;
 
 use respond::Refused;
 
-/// What every handler knows.
+/// Shared state of the handlers.
 #[derive(Clone)]
 pub(crate) struct App(Arc<Shared>);
 
@@ -44,7 +45,8 @@ impl App {
     }
 }
 
-/// All routes over a service. Called in process, or by [`crate::listen`] for each connection.
+/// Creates the router of a service. It is called in process, or by [`crate::listen`] for each
+/// connection.
 pub fn router(service: Arc<Service>, callers: CallerSource) -> Router {
     let app = App(Arc::new(Shared { service, callers }));
     let (router, _description) = routes().split_for_parts();
@@ -55,7 +57,6 @@ pub fn router(service: Arc<Service>, callers: CallerSource) -> Router {
         .with_state(app)
 }
 
-/// The routes with what is said of them.
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::head())
         .merge(booking::routes::routes())
@@ -66,7 +67,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(pages::routes())
 }
 
-/// Writes problems, names the record, and counts.
+/// Writes problems, sets the record header, and counts requests.
 async fn finish(
     axum::extract::State(app): axum::extract::State<App>,
     request: Request,
@@ -90,7 +91,7 @@ async fn no_such_address(request: Request) -> Refused {
     Refused(Box::new(Problem {
         changes: vec!["see /openapi.json for all addresses".to_owned()],
         suggestion,
-        ..Problem::new(Code::NotFound, "there is nothing at this address")
+        ..Problem::new(Code::NotFound, "this address does not exist")
     }))
 }
 

@@ -1,21 +1,22 @@
-//! The HTTP surface: who asks, what is asked in types, what is answered in JSON (design 80, 4).
+//! The HTTP API: authenticates callers, turns requests into typed commands and queries, and
+//! writes the answers as JSON.
 //!
 //! ```text
 //! connection ─► auth (Caller) ─► http (text ─► types) ─► service ─► ledger ─► service ─► http
 //! ```
 //! [`service::Service`] knows no transport, so the scenario runner calls the same router in
-//! process. Nothing here decides: what is allowed under the limits is the engine's word, and the
-//! reasons are its words too. What is decided here is only who may ask.
+//! process. This crate decides only who may call. The engine decides everything else, and gives
+//! the reasons.
 
 #![expect(
     clippy::result_large_err,
-    reason = "a problem is moved a few times in the life of a refusal; boxing it would weigh on every signature"
+    reason = "a problem is moved a few times per refusal; boxing it would complicate every signature"
 )]
 
 pub mod agent;
-pub mod auth;
+mod auth;
 mod booking;
-pub mod caller;
+mod caller;
 pub mod descriptors;
 pub mod fuzz;
 pub mod http;
@@ -28,7 +29,7 @@ mod right;
 pub mod runner;
 pub mod service;
 mod spine;
-pub mod users;
+mod users;
 
 pub use auth::{Anonymous, CallerSource, Peer};
 pub use caller::{Caller, Via};

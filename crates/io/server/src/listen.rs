@@ -1,10 +1,10 @@
 //! Listeners: loopback TCP and the Unix socket, with a bound on connections.
 //!
-//! A slow client has so long for its headers and its body, a vanished one is noticed by them, and
-//! one that reads nothing is closed when its right ends.
-//! Past the limit a connection is told `busy` and closed; running out of descriptors is waited
-//! out, never a crash. Nothing listens beyond loopback unless it is told to, and then only
-//! callers with a token come in.
+//! Headers and bodies have timeouts, which also close connections of clients that vanished. A
+//! connection whose client does not read is closed when the caller's token ends.
+//! A connection over the limit is answered `busy` and closed. When descriptors run out, the
+//! listener waits and tries again. Only loopback is served by default; on any other address a
+//! caller needs a token.
 
 mod guard;
 
@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use bursar_engine::State;
 use bursar_node::executor::User;
 use http::Request;
 use hyper::body::Incoming;
@@ -39,76 +40,78 @@ use crate::log;
 use crate::right::Lasting;
 use crate::service::Service;
 
-/// Descriptors that are kept for the store, snapshots and the program itself.
+/// Descriptors reserved for the store, snapshots and the program itself.
 const DESCRIPTORS_RESERVED: u64 = 64;
-/// Connections that a server has in any case, however few descriptors there are.
+/// Connections that are always allowed, however low the descriptor limit is.
 const CONNECTIONS_MIN: u64 = 16;
-/// The most that is worth having.
 const CONNECTIONS_MAX: u64 = 100_000;
-/// Connections past the limit that are told so at once; those beyond them are just closed.
-const TOLD_BUSY_MAX: usize = 16;
-/// How long a connection past the limit may take to ask, before it is closed without a word.
+/// Connections over the limit that are answered `busy` at a time; any others are closed unanswered.
+const BUSY_ANSWERS_MAX: usize = 16;
+/// Time in which a connection over the limit must send a request to be answered `busy`.
 const BUSY_WITHIN: Duration = Duration::from_secs(1);
-/// How long to wait when the system has no descriptor to give.
+/// Pause before the next accept when no descriptor is free.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
-/// How long requests may go on after the server was told to stop.
+/// Time in which open requests may finish after the stop signal.
 const DRAIN_WITHIN: Duration = Duration::from_secs(5);
 
-/// Why a server does not listen.
+/// Error of a server that cannot listen.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The address cannot be had.
-    #[error("could not listen on {address}; is another server there? name another with `--listen`")]
+    /// Binding the TCP address failed.
+    #[error(
+        "could not listen on {address}; check that no other server uses it, or choose another \
+         address with `--listen`"
+    )]
     Tcp {
-        /// The address.
+        /// TCP address.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },
-    /// The socket cannot be had.
+    /// Creating the Unix socket failed.
     #[error(
-        "could not make the socket {path}; move away what is in its place, or name another data directory"
+        "could not create the socket {path}; remove the file that has its name, or choose another \
+         data directory"
     )]
     Socket {
-        /// Its path.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },
     /// Another server answers on the socket.
-    #[error("another server answers on {path}; stop it, or name another data directory")]
+    #[error("another server answers on {path}; stop it, or choose another data directory")]
     SocketInUse {
-        /// Its path.
+        /// Path of the socket.
         path: PathBuf,
     },
-    /// Nobody without a token may come from elsewhere.
+    /// The address is not loopback and no token exists yet.
     #[error(
-        "{address} is reached from beyond this machine, and no token exists that would let \
-         anybody in; start it on 127.0.0.1 first, run `bursar token create`, then start it with this \
-         address"
+        "{address} can be reached from other machines, which needs a token, and none exists; start \
+         the server on 127.0.0.1, run `bursar token create`, then start it with this address"
     )]
     NoTokens {
-        /// The address.
+        /// TCP address.
         address: SocketAddr,
     },
 }
 
-/// Where to listen.
+/// Addresses to listen on.
 #[derive(Clone, Debug)]
 pub struct Listen {
-    /// An address of TCP, port 0 for any.
+    /// TCP address; port 0 picks a free port.
     pub tcp: Option<SocketAddr>,
-    /// The path of the local socket.
+    /// Path of the Unix socket.
     pub socket: Option<PathBuf>,
-    /// What whoever sends no token on loopback may do.
+    /// Access of callers without a token on loopback.
     pub anonymous: Anonymous,
-    /// Connections at once; as many as descriptors allow where absent.
+    /// Limit on open connections; by default as many as the descriptor limit allows.
     pub connections_max: Option<usize>,
 }
 
-/// A server that listens.
+/// A server with its addresses bound.
 pub struct Listening {
     tcp: Option<TcpListener>,
     socket: Option<(UnixListener, PathBuf)>,
@@ -118,29 +121,28 @@ pub struct Listening {
     connections: Connections,
 }
 
-/// What bounds connections.
 struct Connections {
     free: Arc<Semaphore>,
-    told_busy: Arc<Semaphore>,
-    /// Each connection holds a receiver; when all are gone, all have ended.
+    busy_answers: Arc<Semaphore>,
+    /// Each connection holds a receiver, so the channel closes when the last one has ended.
     stop: watch::Sender<bool>,
-    /// Whoever counts those that are refused.
-    refused: Option<Arc<Service>>,
+    /// Counts refused connections.
+    metrics: Option<Arc<Service>>,
 }
 
 impl Connections {
-    fn new(max: usize, refused: Option<Arc<Service>>) -> Self {
+    fn new(max: usize, metrics: Option<Arc<Service>>) -> Self {
         Self {
             free: Arc::new(Semaphore::new(max)),
-            told_busy: Arc::new(Semaphore::new(TOLD_BUSY_MAX)),
+            busy_answers: Arc::new(Semaphore::new(BUSY_ANSWERS_MAX)),
             stop: watch::Sender::new(false),
-            refused,
+            metrics,
         }
     }
 }
 
 impl Listening {
-    /// Takes the addresses.
+    /// Binds the addresses.
     pub async fn bind(service: Arc<Service>, listen: &Listen) -> Result<Self, Error> {
         let router = router(
             Arc::clone(&service),
@@ -167,12 +169,12 @@ impl Listening {
         })
     }
 
-    /// The address of TCP, with its real port.
+    /// Bound TCP address, with its real port.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Serves until `stop` resolves, then lets what is being done end.
+    /// Serves until `stop` resolves, then waits a few seconds for open requests.
     pub async fn serve(self, stop: impl Future<Output = ()>) {
         let Self {
             tcp,
@@ -196,25 +198,24 @@ impl Listening {
             }
         }
         if let Some(path) = path {
-            // Whoever comes later should see at once that nobody is there.
-            let _gone = std::fs::remove_file(path);
+            // Later clients then fail at once.
+            let _removed = std::fs::remove_file(path);
         }
         service.stop();
         connections.stop.send_replace(true);
-        // Connections that take longer are cut; what they asked is committed or not, as ever.
+        // Connections that take longer are cut. Their commands may or may not be committed.
         let _late = tokio::time::timeout(DRAIN_WITHIN, connections.stop.closed()).await;
     }
 }
 
-/// Serves what is no service, with the same patience and so many connections at once, until it is
-/// dropped.
+/// Serves a router that has no [`Service`], with the same timeouts, until it is dropped.
 pub(crate) async fn serve_alone(listener: TcpListener, router: &Router, connections_max: usize) {
     let connections = Connections::new(connections_max, None);
     accept_tcp(Some(listener), router, &connections).await;
 }
 
-/// Whether the server of a ledger that does not exist yet could listen there: one that could not
-/// is refused before anything is made for it.
+/// Checks that the server of a new ledger could listen on an address. Called before anything is
+/// created for the ledger.
 pub fn check_address(address: SocketAddr) -> Result<(), Error> {
     require_token(address, false)?;
     std::net::TcpListener::bind(address)
@@ -231,22 +232,14 @@ fn require_token(address: SocketAddr, has_tokens: bool) -> Result<(), Error> {
 }
 
 async fn bind_tcp(service: &Service, address: SocketAddr) -> Result<TcpListener, Error> {
-    let has_tokens = service
-        .ledger()
-        .view()
-        .read()
-        .spine
-        .tokens
-        .iter()
-        .next()
-        .is_some();
-    require_token(address, has_tokens)?;
+    let has_tokens = |state: &State| state.spine.tokens.iter().next().is_some();
+    require_token(address, has_tokens(&service.ledger().view().read()))?;
     TcpListener::bind(address)
         .await
         .map_err(|source| Error::Tcp { address, source })
 }
 
-/// Makes the socket. One that is left over is removed, one that answers is not.
+/// Creates the socket. Replaces a stale one; fails if a server answers on it.
 async fn bind_socket(path: &Path) -> Result<UnixListener, Error> {
     let failed = |source| Error::Socket {
         path: path.to_owned(),
@@ -275,15 +268,15 @@ async fn accept_tcp(listener: Option<TcpListener>, router: &Router, connections:
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
-                // Answers are small and wanted at once.
+                // Answers are small and must not be delayed.
                 let _slower = stream.set_nodelay(true);
                 let is_loopback = from.ip().to_canonical().is_loopback();
                 let peer = if is_loopback {
                     Peer::Loopback
                 } else {
-                    Peer::Beyond
+                    Peer::Remote
                 };
-                take(stream, peer, router, connections);
+                serve_or_refuse(stream, peer, router, connections);
             }
             Err(error) => pause(&error).await,
         }
@@ -298,20 +291,20 @@ async fn accept_socket(listener: Option<UnixListener>, router: &Router, connecti
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                // Without the kernel's word on who is there, nobody is.
+                // Without peer credentials there is no caller.
                 let Ok(credentials) = stream.peer_cred() else {
                     continue;
                 };
                 let (uid, gid) = (credentials.uid(), credentials.gid());
                 let peer = Peer::socket(User { uid, gid }, own_uid);
-                take(stream, peer, router, connections);
+                serve_or_refuse(stream, peer, router, connections);
             }
             Err(error) => pause(&error).await,
         }
     }
 }
 
-/// A connection that went away before it was taken needs nothing; no descriptors need time.
+/// Waits after a failed accept, unless only the client had gone. Usually no descriptor was free.
 async fn pause(error: &io::Error) {
     if error.kind() != io::ErrorKind::ConnectionAborted {
         tracing::warn!(%error, "{}", log::ACCEPT_FAILED);
@@ -319,7 +312,7 @@ async fn pause(error: &io::Error) {
     }
 }
 
-fn take<S>(stream: S, peer: Peer, router: &Router, connections: &Connections)
+fn serve_or_refuse<S>(stream: S, peer: Peer, router: &Router, connections: &Connections)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -328,11 +321,11 @@ where
         tokio::spawn(serve_connection(stream, peer, router.clone(), stop, permit));
         return;
     }
-    if let Some(service) = &connections.refused {
+    if let Some(service) = &connections.metrics {
         service.metrics().connection_refused();
     }
-    if let Ok(permit) = Arc::clone(&connections.told_busy).try_acquire_owned() {
-        tokio::spawn(tell_busy(stream, permit));
+    if let Ok(permit) = Arc::clone(&connections.busy_answers).try_acquire_owned() {
+        tokio::spawn(answer_busy(stream, permit));
     }
 }
 
@@ -362,20 +355,19 @@ async fn serve_connection<S>(
             Ok::<_, Infallible>(answer)
         }
     });
-    // Not `pipeline_flush`: with it hyper keeps all that a body has for a reader that takes nothing.
+    // Not `pipeline_flush`: with it hyper buffers a whole body for a client that does not read.
     let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
     tokio::pin!(connection);
-    // Whoever breaks off mid-sentence has told us so; there is nobody left to tell.
+    // Errors of a connection are ignored: nobody is left to receive them.
     tokio::select! {
         _ended = connection.as_mut() => return,
-        () = watched.lost_patience() => return,
+        () = watched.timed_out() => return,
         _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
     }
     let _ended = connection.await;
 }
 
-/// Answers the first request of a connection past the limit, whatever it is.
-async fn tell_busy<S>(stream: S, _permit: OwnedSemaphorePermit)
+async fn answer_busy<S>(stream: S, _permit: OwnedSemaphorePermit)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -383,10 +375,9 @@ where
     let connection = http1::Builder::new()
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), answer);
-    let _told = tokio::time::timeout(BUSY_WITHIN, connection).await;
+    let _answered = tokio::time::timeout(BUSY_WITHIN, connection).await;
 }
 
-/// As many connections as descriptors allow.
 fn connections_max() -> usize {
     let free = descriptors::limit().saturating_sub(DESCRIPTORS_RESERVED);
     usize::try_from(free.clamp(CONNECTIONS_MIN, CONNECTIONS_MAX)).unwrap_or(usize::MAX)

@@ -1,7 +1,7 @@
-//! The CPU market of this node: how it stands, and putting back what users wrote (design 10).
+//! The CPU market of this node: its state, and the restore of original limits.
 //!
-//! An agent decides and acts on its own; here it is only looked at, asked to give everything
-//! back, and told which executions run.
+//! The agent decides and acts by itself. This module reads its view, asks it to restore, and gives
+//! it the list of running executions.
 
 pub mod metrics;
 mod past;
@@ -31,26 +31,26 @@ use bursar_units::{INTEGER_MAX, Instant, Millis, ObjectName};
 use crate::caller::Caller;
 use crate::log;
 use crate::reporter::Reporter;
-use crate::service::{Answer, Mode, Service};
+use crate::service::{Answer, Service, WriteMode};
 
 /// A time in the past.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Since {
-    /// So long ago, by the agent's own clock.
+pub(crate) enum Since {
+    /// Distance from now, by the agent's clock.
     Back(Millis),
-    /// That very time.
+    /// Absolute time.
     At(Instant),
 }
 
-/// What the names of executions begin with among pods.
+/// Prefix of the pod names of executions.
 const EXECUTION: &str = "e-";
-/// How many of those who are not managed for one reason are named.
+/// Unmanaged pods that are named per reason.
 const UNMANAGED_NAMES_MAX: usize = 20;
-/// How long whoever had limits put back waits for the ledger to hear of it.
-const TOLD_WITHIN: Duration = Duration::from_secs(1);
+/// Time that a restore waits for its report to the ledger.
+const REPORTED_WITHIN: Duration = Duration::from_secs(1);
 
 impl Service {
-    /// The same service on a node whose CPU is shared by an agent.
+    /// Adds the agent of this node's market.
     #[must_use]
     pub fn sharing_cpu(self, agent: Arc<Agent>) -> Self {
         Self {
@@ -59,8 +59,8 @@ impl Service {
         }
     }
 
-    /// How a node's CPU is divided, with its past where that is asked for.
-    pub fn market(
+    /// Reads the market of a node, with its history from `since` on.
+    pub(crate) fn market(
         &self,
         caller: &Caller,
         node: &ObjectName,
@@ -68,45 +68,41 @@ impl Service {
     ) -> Result<Answer<NodeMarket>, Problem> {
         caller.require_view("see who shares the CPU of a node")?;
         let agent = self.agent_of(node)?;
-        Ok(Answer {
-            status: 200,
-            record: self.record(),
-            body: node_market(&agent.view(), since),
-        })
+        Ok(Answer::ok(self.record(), node_market(&agent.view(), since)))
     }
 
-    /// Puts back every limit that users wrote on a node, and stops acting there.
-    pub async fn restore_node(
+    /// Restores every original limit on a node, and stops acting there.
+    pub(crate) async fn restore_node(
         &self,
         caller: &Caller,
         node: &ObjectName,
-        mode: Mode,
+        mode: WriteMode,
     ) -> Result<Answer<RestoreAnswer>, Problem> {
-        caller.require_operate("put the limits of a node back")?;
+        caller.require_operate("restore the limits of a node")?;
         let agent = Arc::clone(self.agent_of(node)?);
         let deed = match mode {
-            Mode::Real => Deed::Real,
-            Mode::DryRun => Deed::DryRun,
+            WriteMode::Real => Deed::Real,
+            WriteMode::DryRun => Deed::DryRun,
         };
-        let asked = Arc::clone(&agent);
-        let told = match tokio::task::spawn_blocking(move || asked.restore(deed)).await {
-            Ok(Ok(told)) => told,
+        let shared = Arc::clone(&agent);
+        let result = match tokio::task::spawn_blocking(move || shared.restore(deed)).await {
+            Ok(Ok(result)) => result,
             Ok(Err(error)) => {
-                let detail = format!("the limits cannot be put back: {}", chain(&error));
+                let detail = format!("the limits cannot be restored: {}", chain(&error));
                 return Err(Problem::new(Code::Unavailable, detail));
             }
             Err(_) => {
-                let detail = "putting the limits back panicked";
+                let detail = "restoring the limits panicked";
                 return Err(Problem::new(Code::Internal, detail));
             }
         };
-        if mode == Mode::Real {
-            self.tell_ledger(&agent).await;
-            let (caller, count) = (caller.name.as_str(), told.restored.len());
+        if mode == WriteMode::Real {
+            self.report(&agent).await;
+            let (caller, count) = (caller.name.as_str(), result.restored.len());
             tracing::info!(caller, count, "{}", log::MARKET_RESTORED);
         }
-        let restored = told.restored.into_iter();
-        let failed = told.failed.into_iter();
+        let restored = result.restored.into_iter();
+        let failed = result.failed.into_iter();
         let body = RestoreAnswer {
             node: node.to_string(),
             restored: restored
@@ -119,21 +115,17 @@ impl Service {
             failed: failed
                 .map(|(pod, reason)| FailedPod { pod, reason })
                 .collect(),
-            dry_run: mode == Mode::DryRun,
+            dry_run: mode == WriteMode::DryRun,
         };
-        Ok(Answer {
-            status: 200,
-            record: self.record(),
-            body,
-        })
+        Ok(Answer::ok(self.record(), body))
     }
 
-    /// Lets the ledger hear of what has just been done, so that whoever asked finds it there; if it
-    /// is away it hears of it later.
-    async fn tell_ledger(&self, agent: &Agent) {
+    /// Reports a restore to the ledger, so that the caller finds it there. If the ledger is
+    /// unavailable, the reporter does it later.
+    async fn report(&self, agent: &Agent) {
         if let Some(reporter) = Reporter::new(&self.ledger, agent.node()) {
-            let told = reporter.settle(agent);
-            let _later = tokio::time::timeout(TOLD_WITHIN, told).await;
+            let settled = reporter.settle(agent);
+            let _later = tokio::time::timeout(REPORTED_WITHIN, settled).await;
         }
     }
 
@@ -141,7 +133,7 @@ impl Service {
         let Some(agent) = &self.market else {
             return Err(Problem {
                 changes: vec!["start it with `bursar up --market observe`".to_owned()],
-                ..Problem::new(Code::NotFound, "this server does not look at any CPU")
+                ..Problem::new(Code::NotFound, "this server has no CPU market")
             });
         };
         if agent.node() == node.as_str() {
@@ -150,13 +142,13 @@ impl Service {
         let detail = format!("no agent reports for node `{node}`");
         Err(Problem {
             suggestion: nearest(node.as_str(), [agent.node()]).map(str::to_owned),
-            changes: vec!["`bursar node list` shows which nodes have one".to_owned()],
+            changes: vec!["`bursar node list` shows the nodes with an agent".to_owned()],
             ..Problem::new(Code::NotFound, detail)
         })
     }
 }
 
-/// The executions of a ledger that run, as the agent asks for them at each clearing.
+/// Returns a source of the running executions, which the agent reads at each clearing.
 pub fn executions_to_share(ledger: &Ledger) -> Executions {
     let name = ledger.view().read().spine.ledger.clone();
     let ledger = ledger.clone();
@@ -183,8 +175,8 @@ pub fn executions_to_share(ledger: &Ledger) -> Executions {
     }
 }
 
-/// What an agent tells, as the API has it.
-pub fn node_market(view: &View, since: Option<Since>) -> NodeMarket {
+/// Converts an agent's view.
+pub(crate) fn node_market(view: &View, since: Option<Since>) -> NodeMarket {
     let clearing = view.clearing.as_ref();
     let cleared = clearing.map(|clearing| &clearing.cleared);
     let (step, level) = cleared.map_or_else(Default::default, |cleared| step(cleared.step));
@@ -285,7 +277,7 @@ fn pod(view: &View, standing: &Standing) -> MarketPod {
     }
 }
 
-/// Where a pod comes from. Of one that is gone only its name tells.
+/// Origin of a pod; for one that is gone only its name shows it.
 fn kind(view: &View, id: &str) -> MarketKind {
     match view.kinds.get(id) {
         Some(Kind::Execution) => MarketKind::Execution,
@@ -294,11 +286,11 @@ fn kind(view: &View, id: &str) -> MarketKind {
     }
 }
 
-/// The share of a pod, if it took part; they are in the order of their names.
+/// Share of a pod, if it took part. Shares are sorted by name.
 fn share<'a>(clearing: &'a Clearing, id: &str) -> Option<&'a Share> {
     let shares = &clearing.cleared.shares;
-    let place = shares.binary_search_by(|share| (*share.id).cmp(id));
-    place.ok().and_then(|place| shares.get(place))
+    let index = shares.binary_search_by(|share| (*share.id).cmp(id));
+    index.ok().and_then(|index| shares.get(index))
 }
 
 fn observed(view: &View) -> Vec<ObservedGroup> {
@@ -374,7 +366,7 @@ fn step(step: Step) -> (MarketStep, Option<MarketLevel>) {
             numerator,
             denominator,
         }) => {
-            // What a double cannot hold is left out rather than told wrongly.
+            // A number that a double cannot hold exactly is omitted.
             let denominator = u64::try_from(denominator).ok();
             let denominator = denominator.filter(|denominator| *denominator <= INTEGER_MAX);
             let level = denominator.map(|denominator| MarketLevel {

@@ -1,7 +1,7 @@
-//! What is counted: one list of metrics, unit last, with bounded labels (style 46).
+//! Metrics: names with the unit last, and bounded labels.
 //!
-//! Gauges are read off the committed state when someone asks, so they are the state. Counters
-//! are kept as things happen, or read off the state too where it remembers what happened.
+//! Gauges are computed from the committed state at each scrape. Counters are incremented as events
+//! happen, or computed from the state where it keeps the counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +23,10 @@ use crate::booking::metrics as booking;
 use crate::runner::Counts;
 use crate::spine::metrics as spine;
 
-/// The label of requests that match no route.
-const NOWHERE: &str = "none";
+/// Label of requests that match no route.
+const NO_ROUTE: &str = "none";
 
-/// Counters that are shared by everyone who counts.
+/// Counters, shared by all parts of the server.
 #[derive(Clone)]
 pub struct Metrics(Arc<Counters>);
 
@@ -54,7 +54,7 @@ impl Default for Metrics {
         let mut registry = Registry::default();
         let requests = Family::default();
         let connections_refused = Counter::default();
-        // 0.1 ms to 13 s: an fsync takes from a tenth of a millisecond to, on a bad day, seconds.
+        // 0.1 ms to 13 s: an fsync takes from a tenth of a millisecond to several seconds.
         let commit_seconds = Histogram::new((0..18).map(|power| 0.000_1 * 2_f64.powi(power)));
         let batch_records = Histogram::new((0..13).map(|power| 2_f64.powi(power)));
         let (store_failures, poisoned) = (Counter::default(), Counter::default());
@@ -65,28 +65,28 @@ impl Default for Metrics {
         );
         registry.register(
             "http_connections_refused",
-            "Connections past the limit",
+            "Connections refused because of the limit",
             connections_refused.clone(),
         );
         registry.register_with_unit(
             "ledger_commit",
-            "How long a commit took",
+            "Duration of a commit",
             Unit::Seconds,
             commit_seconds.clone(),
         );
         registry.register(
             "ledger_batch_records",
-            "Records that were committed together",
+            "Records committed together",
             batch_records.clone(),
         );
         registry.register(
             "ledger_store_failures",
-            "Times the store failed",
+            "Failures of the store",
             store_failures.clone(),
         );
         registry.register(
             "ledger_poisoned",
-            "Commands kept aside because deciding them panicked",
+            "Commands set aside because deciding them panicked",
             poisoned.clone(),
         );
         let invariants_broken = Counter::default();
@@ -112,50 +112,50 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A request was answered, by the route that it matched.
+    /// Counts a request by its route and status.
     pub fn answered(&self, route: Option<&str>, status: u16) {
-        // A part that takes the rest of an address has a star for the router only.
-        let route = route.map_or_else(|| NOWHERE.to_owned(), |route| route.replace("{*", "{"));
+        // The star of `{*name}` is syntax of the router only.
+        let route = route.map_or_else(|| NO_ROUTE.to_owned(), |route| route.replace("{*", "{"));
         self.0
             .requests
             .get_or_create(&RequestLabels { route, status })
             .inc();
     }
 
-    /// A connection came past the limit.
+    /// Counts a connection over the limit.
     pub fn connection_refused(&self) {
         self.0.connections_refused.inc();
     }
 
-    /// A batch is durable.
+    /// Counts a committed batch.
     pub fn committed(&self, records: usize, took: Duration) {
         self.0.commit_seconds.observe(took.as_secs_f64());
         let records = u32::try_from(records).unwrap_or(u32::MAX);
         self.0.batch_records.observe(f64::from(records));
     }
 
-    /// The store failed.
+    /// Counts a failure of the store.
     pub fn store_failed(&self) {
         self.0.store_failures.inc();
     }
 
-    /// A command was kept aside.
+    /// Counts a command that was set aside.
     pub fn poisoned(&self) {
         self.0.poisoned.inc();
     }
 
-    /// The state breaks an invariant.
+    /// Counts a check that found a broken invariant.
     pub fn invariant_broken(&self) {
         self.0.invariants_broken.inc();
     }
 
-    /// Where the runner counts.
+    /// Counters of the runner.
     pub fn runner(&self) -> Arc<Counts> {
         Arc::clone(&self.0.runner)
     }
 
-    /// Everything as text, with gauges read off the state. What ended before `since` is what
-    /// earlier processes have counted.
+    /// Writes all metrics as text. Executions that ended before `since` are not counted: earlier
+    /// processes did.
     pub fn text(
         &self,
         state: &State,

@@ -1,9 +1,9 @@
-//! Tells the ledger what the CPU market of this node did (M12).
+//! Reports the CPU market of this node to the ledger (M12).
 //!
-//! After every clearing the agent's picture is compared with the ledger's, and what differs goes
-//! there as one command. The agent waits for none of this: while the store is away it works on,
-//! and the first comparison afterwards finds what came of it, once. Any number of reporters may be
-//! at work: a report that builds on what is past leaves no trace.
+//! After every clearing the agent's state is compared with the ledger's, and the difference is
+//! submitted as one command. The agent never waits for the ledger: while the store is unavailable
+//! it keeps clearing, and the next comparison reports the sum of the changes. Several reporters may
+//! run at once, because a report based on an old revision has no effect.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,38 +24,34 @@ use bursar_units::{Instant, Label, ObjectName, PodName};
 
 use crate::log;
 
-/// How long the first pause is before a report is sent again; it doubles up to [`PAUSE_MAX`].
+/// First pause before a report is sent again; it doubles up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Whoever reports for one node.
+/// Reports the market of one node.
 #[derive(Clone)]
 pub struct Reporter {
     ledger: Ledger,
     node: ObjectName,
 }
 
-/// What came of a comparison.
 enum Compared {
-    /// Both agree.
     Same,
-    /// They did not, and the ledger has been told.
-    Told,
-    /// Somebody else has told it meanwhile: compare again.
-    Past,
-    /// The ledger does not take it, for this reason.
+    Reported,
+    /// Another report came first: compare again.
+    Stale,
     Refused(Refusal),
 }
 
 impl Reporter {
-    /// A reporter for a node; `None` where its name is none that the ledger could hold.
+    /// Creates the reporter of a node; `None` if its name is not valid in the ledger.
     pub fn new(ledger: &Ledger, node: &str) -> Option<Self> {
         let node = ObjectName::new(node).ok()?;
         let ledger = ledger.clone();
         Some(Self { ledger, node })
     }
 
-    /// Reports until it is dropped.
+    /// Reports until the future is dropped or the agent ends.
     pub async fn run(self, agent: Arc<Agent>) {
         let mut changes = agent.views();
         loop {
@@ -67,15 +63,15 @@ impl Reporter {
         }
     }
 
-    /// Resolves when the ledger knows what the agent shows, or does not take it. May be dropped at
-    /// any moment, and called again.
+    /// Resolves when the ledger has the agent's state, or has refused it. May be dropped at any
+    /// moment and called again.
     pub async fn settle(&self, agent: &Agent) {
         let directory = agent.directory();
         self.settle_on(directory, || present(&agent.view())).await;
     }
 
-    /// The same where no agent is at work, because nobody is to look. A ledger that never heard of
-    /// a market here hears nothing of this either.
+    /// Reports that the market of this node is off. Does nothing if the ledger has no market of
+    /// this node.
     pub async fn settle_off(&self, options: &Options) {
         if self
             .ledger
@@ -113,11 +109,11 @@ impl Reporter {
         loop {
             match self.compare(directory, &present()).await {
                 Ok(Compared::Same) => return,
-                Ok(Compared::Told) => {
+                Ok(Compared::Reported) => {
                     pause = PAUSE;
                     continue;
                 }
-                Ok(Compared::Past) => {}
+                Ok(Compared::Stale) => {}
                 Ok(Compared::Refused(refusal)) => {
                     tracing::warn!(node = %self.node, %refusal, "{}", log::MARKET_REPORT_REFUSED);
                     return;
@@ -131,7 +127,6 @@ impl Reporter {
         }
     }
 
-    /// What the ledger does not know of this.
     fn difference(&self, present: &Present) -> Option<Report> {
         let state = self.ledger.view().read();
         let known = state.markets.get(self.node.as_str());
@@ -157,15 +152,15 @@ impl Reporter {
         let outcomes = self.ledger.submit(by, vec![command.into()]).await?;
         let result = outcomes.into_iter().next().map(|outcome| outcome.result);
         Ok(match result {
-            Some(Err(EngineRefusal::Market(Refusal::Stale { .. }))) => Compared::Past,
+            Some(Err(EngineRefusal::Market(Refusal::Stale { .. }))) => Compared::Stale,
             Some(Err(EngineRefusal::Market(refusal))) => Compared::Refused(refusal),
-            _ => Compared::Told,
+            _ => Compared::Reported,
         })
     }
 }
 
-/// Makes an agent's record durable, and says whether it is: the ledger must hold no digest of a line
-/// that a power cut could take away.
+/// Syncs an agent's record to disk, and returns whether that worked. The ledger must hold no digest
+/// of a line that a power cut could remove.
 async fn is_durable(directory: &Path) -> bool {
     let directory = directory.to_owned();
     let synced = tokio::task::spawn_blocking(move || record::sync(&directory)).await;
@@ -179,7 +174,6 @@ async fn is_durable(directory: &Path) -> bool {
     }
 }
 
-/// What an agent shows, as the ledger has it.
 fn present(view: &View) -> Present {
     if ORIGINALS_MAX < view.originals.len() {
         let count = view.originals.len();
@@ -201,7 +195,7 @@ fn present(view: &View) -> Present {
         settings: settings(&view.rules),
         labelled: match view.acts {
             Acts::Yes => labelled,
-            // Where no limit is written nobody has less than it had, whatever a clearing says.
+            // No limit is written, so no pod is held back.
             Acts::Told | Acts::Cannot(_) => Some(Labelled::default()),
         },
         originals: originals(&view.originals),
@@ -226,7 +220,7 @@ fn settings(rules: &Rules) -> Settings {
     }
 }
 
-/// Limits by the names of pods; the agent takes no other names in.
+/// Original limits by pod. The agent accepts only valid pod names, so none is dropped.
 fn originals(kept: &BTreeMap<String, Option<u64>>) -> BTreeMap<PodName, Original> {
     let named = kept.iter().filter_map(|(pod, milli)| {
         let pod = PodName::new(pod).ok()?;

@@ -1,9 +1,9 @@
-//! How long an answer may go on: no longer than the right of its caller.
+//! Ends lasting answers when the caller's right ends.
 //!
-//! A token is checked when a request comes in. An answer that lasts (a stream, a long poll, a
-//! followed log, a copy) is held to the right of its caller until it ends, by [`Right::hold`], and
-//! by its connection where its reader has stopped reading ([`Lasting`]). A right over the local
-//! socket lasts as long as its connection.
+//! A token is checked when a request arrives. During a lasting answer (a stream, a long poll, a
+//! followed log, a copy) [`Right::hold`] keeps checking it. If the client has stopped reading, the
+//! connection checks it ([`Lasting`]). The right of a caller on the Unix socket lasts as long as its
+//! connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use tokio::sync::watch;
 use crate::auth::check_right;
 use crate::caller::{Caller, Via};
 
-/// How often the right of a lasting answer is checked against the committed view: it ends within a
-/// second, also where the clock was set.
+/// Interval of the checks against the committed view. A lasting answer ends within a second, even if
+/// the clock was changed.
 const CHECKED_EVERY: Duration = Duration::from_millis(250);
-/// How long an answer has to end by itself once its connection knows that its right has ended. Twice
-/// the time between two checks, so that the answer has noticed it too.
+/// Time for an answer to end by itself after its connection has seen the right end. Twice the
+/// check interval, so that the answer has seen it too.
 const ENDS_WITHIN: Duration = Duration::from_millis(500);
 
-/// The right of a caller, as the ledger knows it now.
+/// The right of a caller to use the server, checked against the ledger.
 #[derive(Clone)]
 pub(crate) struct Right {
     ledger: Ledger,
@@ -30,7 +30,7 @@ pub(crate) struct Right {
 }
 
 impl Right {
-    /// The right of a caller, if it has not ended.
+    /// Fails if the right has already ended.
     pub(crate) fn new(ledger: &Ledger, caller: Arc<Caller>) -> Result<Self, Problem> {
         let right = Self {
             ledger: ledger.clone(),
@@ -40,8 +40,8 @@ impl Right {
         Ok(right)
     }
 
-    /// What `work` comes to, or why the right ended before. The work is dropped then, so it must
-    /// only read. Its result is not told either if it came after the end.
+    /// Runs `work` unless the right ends before; then `work` is dropped, so it must only read. A
+    /// result that arrives after the end is discarded.
     pub(crate) async fn hold<T>(&self, work: impl Future<Output = T>) -> Result<T, Problem> {
         tokio::select! {
             biased;
@@ -50,7 +50,7 @@ impl Right {
         }
     }
 
-    /// An answer of this right for its connection; the answer keeps the sender until it ends.
+    /// Creates the connection's handle of an answer. The answer keeps the sender until it ends.
     pub(crate) fn lasting(&self) -> (watch::Sender<()>, Lasting) {
         let (answer, ended) = watch::channel(());
         let right = self.clone();
@@ -78,8 +78,8 @@ impl Right {
     }
 }
 
-/// An answer that lasts, as its connection knows it. A body is not asked for its next piece while
-/// its reader takes nothing, so it cannot end by itself then.
+/// A connection's handle of a lasting answer. While the client does not read, the body is not
+/// polled and cannot end itself.
 #[derive(Clone)]
 pub(crate) struct Lasting {
     right: Right,
@@ -88,7 +88,7 @@ pub(crate) struct Lasting {
 }
 
 impl Lasting {
-    /// Resolves when the right has ended and the answer has not, although it had time to.
+    /// Resolves when the right has ended and the answer did not end in time.
     pub(crate) async fn overrun(self) {
         let Self { right, mut ended } = self;
         let overrun = async {

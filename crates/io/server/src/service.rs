@@ -1,7 +1,7 @@
-//! What can be asked, without any transport: callers and API types in, API types or a problem out.
+//! The API without a transport: takes callers and API types, returns API types or a problem.
 //!
-//! It decides nothing. Each call checks who asks, turns the request into a command, submits it,
-//! and turns the engine's word into an answer; reads are functions of the committed view (L3).
+//! The service decides nothing. A call checks the caller's rights, turns the request into a command,
+//! submits it, and turns the engine's result into an answer. Reads use the committed view (L3).
 
 mod events;
 mod explaining;
@@ -27,17 +27,18 @@ use bursar_units::Instant;
 use bursar_units::causes::chain;
 use tokio::sync::{Semaphore, watch};
 
-pub(crate) use crate::booking::bookings::missing_tenant;
-pub use crate::booking::bookings::{BookingFilter, Cursor, LONG_POLL_MAX, LookAt};
-pub use crate::booking::executions::{ExecutionFilter, Logs, LogsFrom, OwnUser};
-pub use crate::market::{Since, executions_to_share, node_market};
-pub use crate::spine::declared::{Asked, Write};
-pub use crate::spine::ledgers::{Chunks, RecordFilter};
-pub(crate) use events::without_nulls;
-pub use events::{Position, Stream, StreamFilter, StreamItem};
+pub(crate) use crate::booking::bookings::{
+    BookingFilter, BookingQuery, Cursor, LONG_POLL_MAX, missing_tenant,
+};
+pub use crate::booking::executions::OwnUser;
+pub(crate) use crate::booking::executions::{ExecutionFilter, Logs, LogsFrom};
+pub(crate) use crate::market::Since;
+pub use crate::market::executions_to_share;
+pub(crate) use crate::spine::declared::{ObjectChange, WriteOptions};
+pub(crate) use crate::spine::ledgers::{Chunks, RecordFilter};
+pub(crate) use events::{Position, Stream, StreamFilter, StreamItem, without_nulls};
 pub(crate) use explaining::EXPLAINED;
 pub(crate) use nearest::nearest as nearest_name;
-pub use proofs::LogFile;
 pub(crate) use proofs::no_subject;
 pub use refusal::of_failure;
 
@@ -45,52 +46,69 @@ use crate::caller::Caller;
 use crate::log;
 use crate::metrics::Metrics;
 
-/// How long a write may take to become durable before its caller is told that nobody knows.
-pub const DURABLE_WITHIN: Duration = Duration::from_secs(25);
-/// How long a read waits for the record it was asked to reflect.
+/// Time for a write to become durable; after it the outcome is answered as unknown.
+pub(crate) const DURABLE_WITHIN: Duration = Duration::from_secs(25);
+/// Time that a read waits for the record that it must reflect.
 const RECORD_WITHIN: Duration = Duration::from_secs(25);
-/// How long the store may take to say that it is there.
 const READY_WITHIN: Duration = Duration::from_secs(2);
-/// Streams of events and output that may be open at once.
+/// Limit on open streams of events and of execution output.
 pub const STREAMS_MAX: usize = 1_000;
 
 /// Opens a reader of the store, for one thread.
 pub type Readers = Arc<dyn Fn() -> Result<Box<dyn Reader>, store::Error> + Send + Sync>;
 
-/// What a server says of itself.
+/// Facts about this server.
 #[derive(Clone, Debug)]
 pub struct ServerInfo {
-    /// The program's version.
+    /// Version of the program.
     pub version: String,
-    /// Which kind of store holds the ledger.
+    /// Kind of the store.
     pub store: String,
-    /// The file it is in, where there is one.
+    /// File of the store, if it has one.
     pub file: Option<PathBuf>,
-    /// When this process began to lead.
+    /// Start of this process's term.
     pub leads_since: Instant,
 }
 
-/// An answer that is not a problem.
+/// A successful answer.
 #[derive(Clone, Debug)]
 pub struct Answer<T> {
-    /// The HTTP status.
+    /// HTTP status.
     pub status: u16,
-    /// The last record it reflects.
+    /// Last record that the answer reflects.
     pub record: u64,
-    /// What is answered.
+    /// Body of the answer.
     pub body: T,
 }
 
-/// Whether a write is real.
+impl<T> Answer<T> {
+    pub(crate) fn ok(record: u64, body: T) -> Self {
+        Self {
+            status: 200,
+            record,
+            body,
+        }
+    }
+
+    pub(crate) fn map<U>(self, convert: impl FnOnce(T) -> U) -> Answer<U> {
+        Answer {
+            status: self.status,
+            record: self.record,
+            body: convert(self.body),
+        }
+    }
+}
+
+/// Real write or dry run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Mode {
-    /// It is.
+pub enum WriteMode {
+    /// The change is made.
     Real,
-    /// Only what would happen is answered; nothing is changed.
+    /// The answer says what would happen; nothing is changed.
     DryRun,
 }
 
-/// Everything that can be asked.
+/// The operations of the API.
 pub struct Service {
     pub(crate) ledger: Ledger,
     pub(crate) readers: Readers,
@@ -98,17 +116,17 @@ pub struct Service {
     pub(crate) keys: Keys,
     pub(crate) info: ServerInfo,
     pub(crate) metrics: Metrics,
-    pub(crate) made: crate::spine::tokens::Made,
+    pub(crate) secrets: crate::spine::tokens::SecretCache,
     pub(crate) streams: Arc<Semaphore>,
-    /// Whoever has it plays the market's record back, which is work for a whole processor.
-    pub(crate) playing_back: Arc<Semaphore>,
-    pub(crate) executing: Option<crate::booking::executions::Executing>,
+    /// One permit: replaying the market's record uses a whole processor.
+    pub(crate) replay: Arc<Semaphore>,
+    pub(crate) executing: Option<crate::booking::executions::ExecutorSettings>,
     pub(crate) market: Option<Arc<Agent>>,
     pub(crate) stopping: watch::Sender<bool>,
 }
 
 impl Service {
-    /// A service over a ledger that runs.
+    /// Creates a service over a running ledger.
     pub fn new(
         ledger: Ledger,
         readers: Readers,
@@ -123,16 +141,16 @@ impl Service {
             keys,
             info,
             metrics,
-            made: crate::spine::tokens::Made::default(),
+            secrets: crate::spine::tokens::SecretCache::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
-            playing_back: Arc::new(Semaphore::new(1)),
+            replay: Arc::new(Semaphore::new(1)),
             executing: None,
             market: None,
             stopping: watch::Sender::new(false),
         }
     }
 
-    /// The same with an index, which makes proofs and searches of records quick.
+    /// Adds an index, which makes proofs and searches of records fast.
     #[must_use]
     pub fn indexed(self, index: Index) -> Self {
         Self {
@@ -141,51 +159,46 @@ impl Service {
         }
     }
 
-    /// The ledger beneath.
+    /// The ledger of this service.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// What the server says of itself.
-    pub fn info(&self) -> &ServerInfo {
-        &self.info
-    }
-
-    /// What is counted.
+    /// The counters of this server.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// The last committed record.
+    /// Number of the last committed record.
     pub fn record(&self) -> u64 {
         last_record(&self.ledger.view().read())
     }
 
-    /// Ends streams and long polls; what is being written still is.
+    /// Ends streams and long polls. Writes in progress continue.
     pub fn stop(&self) {
         self.stopping.send_replace(true);
     }
 
     /// Resolves when streams and long polls should end.
-    pub async fn stopped(&self) {
+    pub(crate) async fn stopped(&self) {
         let mut stopping = self.stopping.subscribe();
-        // The sender lives as long as this service, so an error cannot come.
+        // The sender lives as long as this service, so this cannot fail.
         let _stopped = stopping.wait_for(|stopping| *stopping).await;
     }
 
-    /// Waits until the view has reached a record: read your writes.
-    pub async fn reach(&self, record: u64) -> Result<(), Problem> {
+    /// Waits until the view has reached a record, so that clients read their own writes.
+    pub(crate) async fn reach(&self, record: u64) -> Result<(), Problem> {
         let mut head = self.ledger.view().head();
         let reached = head.wait_for(|head| record < *head);
         if let Ok(Ok(_)) = tokio::time::timeout(RECORD_WITHIN, reached).await {
             return Ok(());
         }
         let last = self.record();
-        let detail = format!("record {record} is not here yet, the last is {last}");
+        let detail = format!("record {record} is not committed yet; the last one is {last}");
         Err(Problem::new(Code::Unavailable, detail))
     }
 
-    /// Commands of one caller, decided in order; resolves when they are durable.
+    /// Submits commands of one caller, which are decided in order. Resolves when they are durable.
     pub(crate) async fn submit(
         &self,
         caller: &Caller,
@@ -194,8 +207,8 @@ impl Service {
         let submitted = self.ledger.submit(caller.name.clone(), commands);
         match tokio::time::timeout(DURABLE_WITHIN, submitted).await {
             Ok(Ok(mut outcomes)) => {
-                // A good renewal is answered before its batch is durable (S7): the records that it
-                // was decided behind may be lost, so no answer names one that is not committed.
+                // A successful renewal is answered before its batch is durable (S7). The records
+                // before it may still be lost, so the answer names a committed record only.
                 let committed = self.record();
                 for outcome in &mut outcomes {
                     outcome.record = outcome.record.min(committed);
@@ -207,7 +220,6 @@ impl Service {
         }
     }
 
-    /// One command, and what it came to.
     pub(crate) async fn submit_one(
         &self,
         caller: &Caller,
@@ -219,14 +231,13 @@ impl Service {
             .ok_or_else(|| Problem::new(Code::Internal, "a command had no outcome"))
     }
 
-    /// A command tried out: its outcome, and a copy of the small problem as it would leave it.
+    /// Runs a command on a sketch of the state; returns its outcome and the changed sketch.
     pub(crate) fn plan(&self, command: &Command) -> (Outcome, State) {
         let now = self.ledger.now();
         let (result, events, after) = plan(&self.ledger.view().read(), now, command);
         (planned(&after, now, result, events), after)
     }
 
-    /// Reads the store on a thread that may block.
     pub(crate) async fn read_store<T: Send + 'static>(
         &self,
         read: impl FnOnce(&dyn Reader) -> Result<T, Problem> + Send + 'static,
@@ -239,7 +250,6 @@ impl Service {
     }
 }
 
-/// The outcome of a command that was only tried out.
 pub(crate) fn planned(
     after: &State,
     time: Instant,
@@ -254,12 +264,10 @@ pub(crate) fn planned(
     }
 }
 
-/// The last record a state covers.
 pub(crate) fn last_record(state: &State) -> u64 {
     state.spine.head.saturating_sub(1)
 }
 
-/// A store that could not be read.
 pub(crate) fn unreadable(error: &dyn std::error::Error) -> Problem {
     tracing::error!(error = chain(error), "{}", log::STORE_UNREADABLE);
     Problem::new(

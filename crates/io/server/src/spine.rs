@@ -1,5 +1,5 @@
-//! The spine at the edge: declared objects, tokens and the ledger itself, with their routes, requests
-//! and answers, problem codes, stream data and metrics.
+//! The API of the spine (declared objects, tokens and the ledger itself): routes, requests and
+//! answers, problem codes, stream data and metrics.
 
 pub(crate) mod declared;
 pub(crate) mod ledgers;

@@ -1,22 +1,20 @@
-//! From a user id to a name, as `/etc/passwd` has it.
+//! User names from `/etc/passwd`.
 //!
-//! Users of directory services are not in that file and go by their number; a name service
-//! would need a resolver of the C library, which may block and load code.
+//! Users of directory services are not in that file and are named by their number. Looking them up
+//! would need the C library's resolver, which may block and load code.
 
 use std::path::Path;
 
 use bursar_units::Label;
 
-/// The file that lists this machine's users.
 const PASSWD: &str = "/etc/passwd";
 
-/// The name of a user of this machine; `uid-1000` where it is not listed.
-pub fn user_name(uid: u32) -> Label {
+/// Returns the name of a user of this machine, or `uid-1000` if it is not listed.
+pub(crate) fn user_name(uid: u32) -> Label {
     let text = std::fs::read_to_string(Path::new(PASSWD)).unwrap_or_default();
     listed(&text, uid).unwrap_or_else(|| by_number(uid))
 }
 
-/// The name that some lines of the file give a user.
 fn listed(text: &str, uid: u32) -> Option<Label> {
     text.lines().find_map(|line| {
         let mut fields = line.split(':');

@@ -1,4 +1,4 @@
-//! Types become text here: the engine's values in the shapes of the API.
+//! Converts the engine's values to API types.
 
 mod execution;
 
@@ -15,26 +15,24 @@ use crate::caller::Caller;
 
 pub(crate) use execution::{execution_of, saga, stage_of};
 
-/// How a booking is looked at.
-pub(crate) struct Look<'a> {
+pub(crate) struct BookingView<'a> {
     pub(crate) state: &'a State,
     pub(crate) now: Instant,
     pub(crate) caller: &'a Caller,
-    /// Until when its holder has shown life beyond what is recorded.
+    /// Deadline after renewals that are not recorded yet.
     pub(crate) renewed_until: Option<Instant>,
 }
 
-impl Look<'_> {
-    /// All that is known of a booking.
-    pub(crate) fn whole(&self, id: &BookingId) -> Option<api::Booking> {
+impl BookingView<'_> {
+    pub(crate) fn booking(&self, id: &BookingId) -> Option<api::Booking> {
         let request = self.state.bookings.request(id)?;
         let standing = self.state.bookings.standing(id)?;
         let order = self.state.bookings.order(id);
         let is_own = self.caller.may_act_as(&request.tenant);
-        let mut booking = stands(id, &standing, order, is_own);
-        tell_request(&mut booking, &request);
+        let mut booking = core(id, &standing, order, is_own);
+        add_request(&mut booking, &request);
         match standing {
-            Standing::Queued { .. } => tell_place(&mut booking, self.state, self.now),
+            Standing::Queued { .. } => add_position(&mut booking, self.state, self.now),
             Standing::Granted(granted) => {
                 booking.queued_at = Some(granted.queued_at);
                 booking.granted_at = Some(granted.granted_at);
@@ -50,13 +48,11 @@ impl Look<'_> {
     }
 }
 
-/// The booking that a reply shows.
 pub(crate) fn shown(id: &BookingId, shown: &Shown, caller: &Caller) -> api::Booking {
     let is_own = caller.may_act_as(shown.tenant());
-    stands(id, &shown.standing(), shown.order(), is_own)
+    core(id, &shown.standing(), shown.order(), is_own)
 }
 
-/// A request that was granted at once.
 pub(crate) fn granted(
     request: &Request,
     order: Option<&Order>,
@@ -71,7 +67,7 @@ pub(crate) fn granted(
     }
 }
 
-/// A request that waits from now on, without its place in the queue.
+/// A request that was queued, without its position in the queue.
 pub(crate) fn queued(request: &Request, order: Option<&Order>, at: Instant) -> api::Booking {
     api::Booking {
         queued_at: Some(at),
@@ -81,9 +77,9 @@ pub(crate) fn queued(request: &Request, order: Option<&Order>, at: Instant) -> a
     }
 }
 
-/// Adds the place in the queue of a booking that still waits. It is an estimate, not a part of a
-/// decision: to count those ahead costs as much as the queue is long, too much to do in `decide`.
-pub(crate) fn tell_place(booking: &mut api::Booking, state: &State, now: Instant) {
+/// Adds the position in the queue to a queued booking. The position is an estimate and not part of
+/// the decision: counting the bookings ahead is linear in the queue, too slow for `decide`.
+pub(crate) fn add_position(booking: &mut api::Booking, state: &State, now: Instant) {
     let Some(position) = state.bookings.position(now, &booking.id) else {
         return;
     };
@@ -101,9 +97,8 @@ fn begins(state: api::ExecutionState, order: Option<&Order>) -> Option<Box<api::
     })
 }
 
-/// Where a booking is, and what its caller needs next; `is_own` where the caller may learn its
-/// fence.
-fn stands(
+/// State, fence and deadlines of a booking; `is_own` if the caller may see the fence.
+fn core(
     id: &BookingId,
     standing: &Standing<'_>,
     order: Option<&Order>,
@@ -131,7 +126,6 @@ fn stands(
     }
 }
 
-/// A booking that has ended, as its end is told.
 fn ended_booking(id: &BookingId, ended: &Ended) -> api::Booking {
     api::Booking {
         ended_at: Some(ended.ended_at()),
@@ -143,7 +137,7 @@ fn ended_booking(id: &BookingId, ended: &Ended) -> api::Booking {
     }
 }
 
-fn tell_request(booking: &mut api::Booking, request: &Request) {
+fn add_request(booking: &mut api::Booking, request: &Request) {
     let more_than_none = |amount: u64| (amount > 0).then_some(amount);
     booking.class = Some(request.class.clone());
     booking.tenant = Some(request.tenant.clone());
@@ -158,56 +152,57 @@ fn tell_request(booking: &mut api::Booking, request: &Request) {
     booking.memory_limit_bytes = request.memory_limit_bytes;
 }
 
-/// What an API request asks of the engine, for a tenant.
 pub(crate) fn request(
     id: BookingId,
-    asked: api::BookingRequest,
+    from: api::BookingRequest,
     tenant: bursar_units::Label,
 ) -> Request {
     Request {
-        slots: asked.slots,
-        cpu_milli: asked.cpu_milli.unwrap_or_default(),
-        memory_bytes: asked.memory_bytes.unwrap_or_default(),
-        gpus: asked.gpus.unwrap_or_default(),
-        priority: asked.priority.unwrap_or_default(),
-        ttl: asked.ttl_ms.map_or(booking::TTL_DEFAULT, Millis::from_ms),
-        wait: asked.wait_ms.map_or(Millis::ZERO, Millis::from_ms),
-        execution_id: asked.execution_id,
-        cpu_limit_milli: asked.cpu_limit_milli,
-        memory_limit_bytes: asked.memory_limit_bytes,
-        ..Request::new(id, asked.class, tenant)
+        slots: from.slots,
+        cpu_milli: from.cpu_milli.unwrap_or_default(),
+        memory_bytes: from.memory_bytes.unwrap_or_default(),
+        gpus: from.gpus.unwrap_or_default(),
+        priority: from.priority.unwrap_or_default(),
+        ttl: from.ttl_ms.map_or(booking::TTL_DEFAULT, Millis::from_ms),
+        wait: from.wait_ms.map_or(Millis::ZERO, Millis::from_ms),
+        execution_id: from.execution_id,
+        cpu_limit_milli: from.cpu_limit_milli,
+        memory_limit_bytes: from.memory_limit_bytes,
+        ..Request::new(id, from.class, tenant)
     }
 }
 
-/// An explanation as the API tells it to this caller.
+/// An explanation, reduced to the holders that the caller may see.
 pub(crate) fn explanation(
-    told: explain::Explanation,
+    explained: explain::Explanation,
     now: Instant,
     caller: &Caller,
     who: Vec<Who>,
 ) -> Explanation {
-    let (kind, name) = match &told.object {
+    let (kind, name) = match &explained.object {
         Object::Booking(id) => ("Booking", id.to_string()),
         Object::Limit(name) => ("Limit", name.to_string()),
     };
-    let held = held_by(&told.why.holders, |tenant| caller.sees_tenant(tenant));
+    let held = held_by(&explained.why.holders, |tenant| caller.sees_tenant(tenant));
     Explanation {
         object: ObjectRef {
             kind: kind.to_owned(),
             namespace: None,
             name,
         },
-        headline: told.headline,
-        state: told.stage.word().to_owned(),
-        waits_for: told.waits_for.map(waits_for),
-        reason: told.reason.map(|reason| reason_word(reason).to_owned()),
-        since: told.since,
+        headline: explained.headline,
+        state: explained.stage.word().to_owned(),
+        waits_for: explained.waits_for.map(waits_for),
+        reason: explained
+            .reason
+            .map(|reason| reason_word(reason).to_owned()),
+        since: explained.since,
         why: Some(Why {
-            ahead: told.why.ahead,
-            limits: told.why.limits.iter().map(limit_use).collect(),
+            ahead: explained.why.ahead,
+            limits: explained.why.limits.iter().map(limit_use).collect(),
             holders: holders(&held),
         }),
-        when: told.when.map(|when| When {
+        when: explained.when.map(|when| When {
             at: when.estimate_ms.map(|ms| now.after(Millis::from_ms(ms))),
             latest: None,
             rests_on: vec![RestsOn {
@@ -216,13 +211,12 @@ pub(crate) fn explanation(
             }],
         }),
         who,
-        changes: told.changes,
-        saga: told.saga.map(saga),
-        record: told.record,
+        changes: explained.changes,
+        saga: explained.saga.map(saga),
+        record: explained.record,
     }
 }
 
-/// One counter of a limit.
 pub(crate) fn limit_use(of: &booking::LimitUse) -> LimitUse {
     LimitUse {
         name: of.name.clone(),
@@ -233,7 +227,7 @@ pub(crate) fn limit_use(of: &booking::LimitUse) -> LimitUse {
     }
 }
 
-/// Holders as a caller may see them: names first, then all others together.
+/// Named holders first, then all others together.
 pub(crate) fn holders(held: &HeldBy) -> Vec<Holder> {
     let named = held.named.iter().map(|(tenant, slots)| Holder {
         tenant: Some(tenant.clone()),
@@ -248,8 +242,8 @@ pub(crate) fn holders(held: &HeldBy) -> Vec<Holder> {
     named.chain(others).collect()
 }
 
-const fn waits_for(word: explain::WaitsFor) -> WaitsFor {
-    match word {
+const fn waits_for(cause: explain::WaitsFor) -> WaitsFor {
+    match cause {
         explain::WaitsFor::Budget => WaitsFor::Budget,
         explain::WaitsFor::Room => WaitsFor::Room,
         explain::WaitsFor::Turn => WaitsFor::Turn,

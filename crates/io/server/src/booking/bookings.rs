@@ -1,4 +1,4 @@
-//! Bookings: reserve, renew, release, cancel, one or many, and how they stand.
+//! Bookings: reserve, renew, release, cancel, batches, and reads.
 
 pub(crate) mod list;
 
@@ -13,64 +13,60 @@ use bursar_client::api::{
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_engine::booking::decide::Refusal as BookingRefusal;
-use bursar_engine::booking::{Command as Ask, Fence, Reply, Standing};
+use bursar_engine::booking::{Command as BookingCommand, Fence, Reply, Standing};
 use bursar_engine::token::Role;
-use bursar_engine::{Answer as Word, Command, Events, Refusal, State, explain};
+use bursar_engine::{Answer as EngineAnswer, Command, Events, Refusal, State, explain};
 use bursar_ledger::intake::Outcome;
 use bursar_units::{BookingId, Label, Millis};
 
-use crate::booking::answers::{self, Look};
+use crate::booking::answers::{self, BookingView};
 use crate::caller::Caller;
 use crate::service::nearest::nearest;
 use crate::service::refusal::of_refusal;
-use crate::service::{Answer, Mode, Service, last_record, planned};
+use crate::service::{Answer, Service, WriteMode, last_record, planned};
 
-pub use list::{BookingFilter, Cursor};
+pub(crate) use list::{BookingFilter, Cursor};
 
-/// The longest a look at a booking may wait for it to change.
-pub const LONG_POLL_MAX: Duration = Duration::from_mins(5);
+pub(crate) const LONG_POLL_MAX: Duration = Duration::from_mins(5);
 
-/// How a booking is to be looked at.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LookAt {
-    /// Ask whether this fence is the present one.
-    pub fence: Option<u64>,
-    /// Wait so long for a queued booking to change.
-    pub wait: Option<Duration>,
+pub(crate) struct BookingQuery {
+    /// Fence to compare with the current one.
+    pub(crate) fence: Option<u64>,
+    pub(crate) wait: Option<Duration>,
 }
 
 impl Service {
-    /// One operation on one booking.
+    /// Runs one operation on one booking.
     pub async fn operate(
         &self,
         caller: &Caller,
         operation: Operation,
-        mode: Mode,
+        mode: WriteMode,
     ) -> Result<Answer<Booking>, Problem> {
         let command = self.command(caller, operation, &BTreeMap::new())?;
-        self.carry_out(caller, command.into(), mode).await
+        self.run_command(caller, command.into(), mode).await
     }
 
-    /// One command about one booking, which the caller may send.
-    pub(crate) async fn carry_out(
+    /// Submits or plans one command about one booking. The caller's rights were checked before.
+    pub(crate) async fn run_command(
         &self,
         caller: &Caller,
         command: Command,
-        mode: Mode,
+        mode: WriteMode,
     ) -> Result<Answer<Booking>, Problem> {
-        if mode == Mode::DryRun {
-            return self.try_out(caller, &command);
+        if mode == WriteMode::DryRun {
+            return self.plan_one(caller, &command);
         }
         let outcome = self.submit_one(caller, command.clone()).await?;
         let mut answer = self.answer(caller, &command, outcome)?;
         if answer.body.state == BookingState::Queued {
             let now = self.ledger.now();
-            answers::tell_place(&mut answer.body, &self.ledger.view().read(), now);
+            answers::add_position(&mut answer.body, &self.ledger.view().read(), now);
         }
         Ok(answer)
     }
 
-    /// The decision on a command about one booking, as its answer.
     fn answer(
         &self,
         caller: &Caller,
@@ -83,73 +79,64 @@ impl Service {
         answer(caller, command, outcome, refuse)
     }
 
-    /// Independent operations, decided in order, one result each (S8).
-    pub async fn batch(
+    /// Runs independent operations in order, with one result each (S8).
+    pub(crate) async fn batch(
         &self,
         caller: &Caller,
         batch: Batch,
-        mode: Mode,
+        mode: WriteMode,
     ) -> Result<Answer<BatchAnswer>, Problem> {
-        let asked = self.commands(caller, batch.operations);
-        let commands: Vec<Command> = asked
-            .iter()
-            .filter_map(|(_, command)| command.as_ref().ok())
-            .cloned()
-            .collect();
-        let dry_run = (mode == Mode::DryRun).then_some(true);
-        let (results, record) = if mode == Mode::DryRun {
-            self.try_out_all(caller, asked)
+        let items = self.commands(caller, batch.operations);
+        let (results, record) = if mode == WriteMode::DryRun {
+            self.plan_batch(caller, items)
         } else {
+            let commands = valid_commands(&items);
             let outcomes = if commands.is_empty() {
                 Vec::new()
             } else {
                 self.submit(caller, commands).await?
             };
             let record = outcomes.last().map(|last| last.record);
-            (self.results(caller, asked, outcomes), record)
+            (self.results(caller, items, outcomes), record)
         };
         let record = record.unwrap_or_else(|| self.record());
-        Ok(Answer {
-            status: 200,
+        let body = BatchAnswer {
+            results,
             record,
-            body: BatchAnswer {
-                results,
-                record,
-                dry_run,
-            },
-        })
+            dry_run: (mode == WriteMode::DryRun).then_some(true),
+        };
+        Ok(Answer::ok(record, body))
     }
 
-    /// How a booking stands, now or when it has changed.
-    pub async fn booking(
+    pub(crate) async fn booking(
         &self,
         caller: &Caller,
         id: &BookingId,
-        look_at: LookAt,
+        query: BookingQuery,
     ) -> Result<Answer<Booking>, Problem> {
-        let look = || self.look(caller, id, look_at.fence);
-        let is_enough = |answer: &Answer<Booking>| answer.body.state != BookingState::Queued;
-        self.look_until(id, look_at.wait, look, is_enough).await
+        let read = || self.find_booking(caller, id, query.fence);
+        let is_done = |answer: &Answer<Booking>| answer.body.state != BookingState::Queued;
+        self.wait_until(id, query.wait, read, is_done).await
     }
 
-    /// What a look finds, once that is enough or the wait is over.
-    pub(crate) async fn look_until<T>(
+    /// Calls `read` after each change of a booking until `is_done` or the wait is over.
+    pub(crate) async fn wait_until<T>(
         &self,
         id: &BookingId,
         wait: Option<Duration>,
-        look: impl Fn() -> Result<T, Problem>,
-        mut is_enough: impl FnMut(&T) -> bool,
+        read: impl Fn() -> Result<T, Problem>,
+        mut is_done: impl FnMut(&T) -> bool,
     ) -> Result<T, Problem> {
         let deadline = wait.map(|wait| tokio::time::Instant::now() + wait.min(LONG_POLL_MAX));
         loop {
-            // Whoever asks to be told first cannot miss a change between the look and the wait.
+            // Subscribe before the read, so that no change is missed between read and wait.
             let changed =
                 deadline.map(|_| self.ledger.view().changed(Reference::Booking(id.clone())));
-            let answer = look()?;
+            let answer = read()?;
             let (Some(deadline), Some(changed)) = (deadline, changed) else {
                 return Ok(answer);
             };
-            if is_enough(&answer) {
+            if is_done(&answer) {
                 return Ok(answer);
             }
             tokio::select! {
@@ -160,8 +147,7 @@ impl Service {
         }
     }
 
-    /// All that is known of a booking that the caller may see.
-    pub(crate) fn look(
+    pub(crate) fn find_booking(
         &self,
         caller: &Caller,
         id: &BookingId,
@@ -172,19 +158,17 @@ impl Service {
             self.ledger.alive_until(&Reference::Booking(id.clone())),
         );
         let state = self.ledger.view().read();
-        let look = Look {
+        let view = BookingView {
             state: &state,
             now,
             caller,
             renewed_until,
         };
-        let seen = look.whole(id).filter(|booking| {
-            booking
-                .tenant
-                .as_ref()
-                .is_some_and(|tenant| caller.sees_tenant(tenant))
+        let visible = view.booking(id).filter(|booking| {
+            let tenant = booking.tenant.as_ref();
+            tenant.is_some_and(|tenant| caller.sees_tenant(tenant))
         });
-        let mut body = seen.ok_or_else(|| no_booking(&state, caller, id))?;
+        let mut body = visible.ok_or_else(|| no_booking(&state, caller, id))?;
         let record = last_record(&state);
         body.record = Some(record);
         body.held = fence.map(|fence| is_held(&state, id, fence));
@@ -192,33 +176,29 @@ impl Service {
         if let Some((course, saga)) = body.execution.as_mut().zip(saga) {
             (course.steps, course.compensations) = (saga.steps, saga.compensations);
         }
-        Ok(Answer {
-            status: 200,
-            record,
-            body,
-        })
+        Ok(Answer::ok(record, body))
     }
 
-    /// The same function that would decide, on a copy of the small problem.
-    fn try_out(&self, caller: &Caller, command: &Command) -> Result<Answer<Booking>, Problem> {
+    fn plan_one(&self, caller: &Caller, command: &Command) -> Result<Answer<Booking>, Problem> {
         let (outcome, after) = self.plan(command);
         let now = outcome.time;
         let refuse =
             |record, refusal: &Refusal| of_refusal(&after, record, caller, command, refusal);
         let mut answer = answer(caller, command, outcome, refuse)?;
-        answers::tell_place(&mut answer.body, &after, now);
+        answers::add_position(&mut answer.body, &after, now);
         answer.body.dry_run = Some(true);
         Ok(answer)
     }
 
-    /// Each operation sees what those before it would have left, as in earnest.
-    fn try_out_all(&self, caller: &Caller, asked: Vec<Asked>) -> (Vec<BatchResult>, Option<u64>) {
+    /// Each operation sees the effects of those before it, as in a real batch.
+    fn plan_batch(
+        &self,
+        caller: &Caller,
+        items: Vec<BatchItem>,
+    ) -> (Vec<BatchResult>, Option<u64>) {
         let now = self.ledger.now();
-        let commands = asked.iter();
-        let commands = commands.filter_map(|(_, command)| command.as_ref().ok());
-        let commands: Vec<Command> = commands.cloned().collect();
-        let mut sketch = self.ledger.view().read().sketch(&commands);
-        let decide = |(id, command): Asked| {
+        let mut sketch = self.ledger.view().read().sketch(&valid_commands(&items));
+        let decide = |(id, command): BatchItem| {
             let done = command.and_then(|command| {
                 let mut events = Events::new();
                 let result = bursar_engine::decide(&mut sketch, now, &command, &mut events);
@@ -230,19 +210,18 @@ impl Service {
             });
             batch_result(id, done)
         };
-        let results = asked.into_iter().map(decide).collect();
+        let results = items.into_iter().map(decide).collect();
         (results, Some(last_record(&sketch)))
     }
 
-    /// The outcomes of a batch, in the order of its operations.
     fn results(
         &self,
         caller: &Caller,
-        asked: Vec<Asked>,
+        items: Vec<BatchItem>,
         outcomes: Vec<Outcome>,
     ) -> Vec<BatchResult> {
         let mut outcomes = outcomes.into_iter();
-        let result = |(id, command): Asked| {
+        let result = |(id, command): BatchItem| {
             let done = command.and_then(|command| {
                 let outcome = outcomes.next();
                 let outcome = outcome
@@ -251,11 +230,11 @@ impl Service {
             });
             batch_result(id, done)
         };
-        asked.into_iter().map(result).collect()
+        items.into_iter().map(result).collect()
     }
 
-    /// The commands of a batch; one that may not be sent is refused by itself.
-    fn commands(&self, caller: &Caller, operations: Vec<Operation>) -> Vec<Asked> {
+    /// Creates the commands of a batch; each operation is checked by itself.
+    fn commands(&self, caller: &Caller, operations: Vec<Operation>) -> Vec<BatchItem> {
         let mut own = BTreeMap::new();
         let command = |operation: Operation| {
             let id = operation.id().clone();
@@ -270,7 +249,7 @@ impl Service {
             } else {
                 Err(Problem::invalid(mistakes))
             };
-            if let Ok(Ask::Reserve(request)) = &command {
+            if let Ok(BookingCommand::Reserve(request)) = &command {
                 own.insert(id.clone(), request.tenant.clone());
             }
             (id, command.map(Command::Booking))
@@ -278,24 +257,26 @@ impl Service {
         operations.into_iter().map(command).collect()
     }
 
-    /// The command of an operation, if the caller may send it. `own` are the bookings that the
-    /// same batch asks for, with their tenants: the view does not know them yet.
+    /// Creates the command of an operation, if the caller may send it. `own` are the bookings that
+    /// the same batch reserves, with their tenants: the view does not have them yet.
     fn command(
         &self,
         caller: &Caller,
         operation: Operation,
         own: &BTreeMap<BookingId, Label>,
-    ) -> Result<Ask, Problem> {
+    ) -> Result<BookingCommand, Problem> {
         match operation {
             Operation::Reserve { id, mut request } => {
                 let tenant = tenant_of(caller, request.tenant.take())?;
                 caller.require_tenant(&tenant)?;
-                Ok(Ask::Reserve(answers::request(id, request, tenant)))
+                Ok(BookingCommand::Reserve(answers::request(
+                    id, request, tenant,
+                )))
             }
             Operation::Renew { id, request } => {
                 self.require_own(caller, &id, own)?;
                 let ttl = request.ttl_ms.map(Millis::from_ms);
-                Ok(Ask::Renew {
+                Ok(BookingCommand::Renew {
                     id,
                     fence: Fence(request.fence),
                     ttl,
@@ -303,20 +284,21 @@ impl Service {
             }
             Operation::Release { id, request } => {
                 let command = release(caller, id, &request)?;
-                if let Ask::Release { id, .. } = &command {
+                if let BookingCommand::Release { id, .. } = &command {
                     self.require_own(caller, id, own)?;
                 }
                 Ok(command)
             }
             Operation::Cancel { id } => {
                 self.require_own(caller, &id, own)?;
-                Ok(Ask::Cancel { id })
+                Ok(BookingCommand::Cancel { id })
             }
         }
     }
 
-    /// Refuses whoever may not act as the booking's tenant. What a caller may not see is not
-    /// there for it; what the view does not know yet was asked by nobody who got an answer.
+    /// Refuses a caller that may not act as the booking's tenant. A booking that the caller may not
+    /// see is answered as not found. So is one that is not in the view: its request has not been
+    /// answered yet.
     fn require_own(
         &self,
         caller: &Caller,
@@ -330,8 +312,8 @@ impl Service {
             return caller.require_operate("act on bookings of others");
         }
         let state = self.ledger.view().read();
-        // Whoever is known to hold the id comes first: asking for it again in the same batch makes
-        // it nobody else's.
+        // The view comes before `own`: reserving a foreign id in the same batch does not make it
+        // the caller's.
         let known = state.bookings.request(id).map(|request| request.tenant);
         match known.or_else(|| own.get(id).cloned()) {
             Some(tenant) if caller.may_act_as(&tenant) => Ok(()),
@@ -341,29 +323,30 @@ impl Service {
     }
 }
 
-/// An operation that may be sent, or why not.
-type Asked = (BookingId, Result<Command, Problem>);
+type BatchItem = (BookingId, Result<Command, Problem>);
 
-/// The decision on a command about one booking, as its answer; `refuse` explains a refusal as of a
-/// record.
+fn valid_commands(items: &[BatchItem]) -> Vec<Command> {
+    let commands = items
+        .iter()
+        .filter_map(|(_, command)| command.as_ref().ok());
+    commands.cloned().collect()
+}
+
+/// Creates the answer to a command about one booking; `refuse` explains a refusal as of a record.
 fn answer(
     caller: &Caller,
     command: &Command,
     outcome: Outcome,
     refuse: impl FnOnce(u64, &Refusal) -> Problem,
 ) -> Result<Answer<Booking>, Problem> {
-    let Outcome {
-        record,
-        time,
-        result,
-        events: _,
-    } = outcome;
-    let (Command::Booking(asked), Word::Booking(reply)) =
+    let (record, time) = (outcome.record, outcome.time);
+    let result = outcome.result;
+    let (Command::Booking(command), EngineAnswer::Booking(reply)) =
         (command, result.map_err(|refusal| refuse(record, &refusal))?)
     else {
         return Err(Problem::new(Code::Internal, "a command names no booking"));
     };
-    let (id, request) = (asked.id(), asked.request());
+    let (id, request) = (command.id(), command.request());
     let body = match &reply {
         Reply::Granted(fence) => {
             request.map(|(request, order)| answers::granted(request, order, time, *fence))
@@ -385,22 +368,22 @@ fn answer(
         record,
         body: Booking {
             record: Some(record),
-            applied: applied(asked, &reply),
+            applied: applied(command, &reply),
             ..body
         },
     })
 }
 
-/// Whether a write had an effect, where its answer alone would not tell.
-fn applied(asked: &Ask, reply: &Reply) -> Option<bool> {
-    match asked {
-        Ask::Renew { .. } | Ask::Reserve(_) => None,
-        Ask::Submit(_) => Some(!matches!(reply, Reply::Repeated(_))),
+/// Whether a write had an effect; `None` where the rest of the answer shows it.
+fn applied(command: &BookingCommand, reply: &Reply) -> Option<bool> {
+    match command {
+        BookingCommand::Renew { .. } | BookingCommand::Reserve(_) => None,
+        BookingCommand::Submit(_) => Some(!matches!(reply, Reply::Repeated(_))),
         _ => Some(matches!(reply, Reply::Ended(_) | Reply::Stopping(_))),
     }
 }
 
-/// The tenant that is meant: the one named, or the only one there is.
+/// The tenant of a request: the named one, or the caller's only one.
 pub(crate) fn tenant_of(caller: &Caller, named: Option<Label>) -> Result<Label, Problem> {
     if let Some(tenant) = named {
         return Ok(tenant);
@@ -415,7 +398,7 @@ pub(crate) fn tenant_of(caller: &Caller, named: Option<Label>) -> Result<Label, 
     Ok(caller.name.clone())
 }
 
-/// What is wrong with a request of this caller that names no tenant.
+/// The mistake of a request without a tenant, if the caller has several.
 pub(crate) fn missing_tenant(caller: &Caller) -> Option<FieldError> {
     if caller.tenants.len() < 2 {
         return None;
@@ -429,22 +412,25 @@ pub(crate) fn missing_tenant(caller: &Caller) -> Option<FieldError> {
     Some(FieldError::new("tenant", message))
 }
 
-/// A release by its holder, or by force.
-fn release(caller: &Caller, id: BookingId, asked: &ReleaseRequest) -> Result<Ask, Problem> {
-    match (asked.force, asked.fence, &asked.reason) {
-        (false, Some(fence), None) => Ok(Ask::Release {
+fn release(
+    caller: &Caller,
+    id: BookingId,
+    request: &ReleaseRequest,
+) -> Result<BookingCommand, Problem> {
+    match (request.force, request.fence, &request.reason) {
+        (false, Some(fence), None) => Ok(BookingCommand::Release {
             id,
             fence: Fence(fence),
-            outcome: asked.outcome,
-            exit_code: asked.exit_code,
+            outcome: request.outcome,
+            exit_code: request.exit_code,
         }),
         (true, None, Some(reason)) => {
-            caller.require_operate("take a booking back by force")?;
+            caller.require_operate("release a booking by force")?;
             let reason = reason.trim().to_owned();
-            Ok(Ask::Force { id, reason })
+            Ok(BookingCommand::Force { id, reason })
         }
-        // The reader of the body has refused it already.
-        _ => Err(Problem::invalid(asked.mistakes())),
+        // Unreachable: the body's parser has refused it.
+        _ => Err(Problem::invalid(request.mistakes())),
     }
 }
 
@@ -474,10 +460,11 @@ fn is_held(state: &State, id: &BookingId, fence: u64) -> bool {
     )
 }
 
-/// There is no such booking, or the caller may not see it; the nearest it may see is told.
+/// Problem of a booking that does not exist or that the caller may not see. Suggests the nearest id
+/// that the caller may see.
 pub(crate) fn no_booking(state: &State, caller: &Caller, id: &BookingId) -> Problem {
     let refusal = Refusal::Booking(BookingRefusal::NotFound);
-    let command = Ask::Cancel { id: id.clone() }.into();
+    let command = BookingCommand::Cancel { id: id.clone() }.into();
     let visible = state
         .bookings
         .live_ids(None)
@@ -494,5 +481,5 @@ pub(crate) fn no_booking(state: &State, caller: &Caller, id: &BookingId) -> Prob
     }
 }
 
-/// Bookings that are looked at for the nearest name.
+/// Bookings compared for the nearest name.
 const VISIBLE_MAX: usize = 1_000;

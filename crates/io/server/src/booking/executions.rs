@@ -1,8 +1,8 @@
-//! Executions: submit, look, cancel, list, and read what was written (X1).
+//! Executions: submit, read, cancel, list, and read their output (X1).
 //!
-//! An execution is a booking with an order: what is decided, told and listed of its slots is
-//! decided, told and listed as of any booking. What is to be run is kept by the executor before
-//! the ledger hears of it, and only its salted hash goes on record (L13).
+//! An execution is a booking with an order, so its slots are decided, answered and listed like those
+//! of any booking. The executor stores the program before the command is submitted, and the ledger
+//! records only the salted hash of it (L13).
 
 mod logs;
 mod runs_as;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bursar_client::api::{
-    Booking, Execution, ExecutionOutcome, ExecutionRequest, ExecutionState, ListAnswer, Operation,
+    Booking, Execution, ExecutionOutcome, ExecutionRequest, ExecutionState, Operation,
 };
 use bursar_client::{Code, Problem};
 use bursar_engine::booking::decide::Refusal as BookingRefusal;
@@ -28,45 +28,39 @@ use bursar_units::causes::chain;
 use bursar_units::{BookingId, Label, Millis};
 use rustix::process::geteuid;
 
-use crate::booking::answers::{self, Look};
-use crate::booking::bookings::list::Listed;
-use crate::booking::bookings::{Cursor, tenant_of};
+use crate::booking::answers::{self, BookingView};
+use crate::booking::bookings::list::ListFilter;
+use crate::booking::bookings::tenant_of;
 use crate::caller::Caller;
 use crate::log;
 use crate::service::refusal::of_refusal;
-use crate::service::{Answer, Mode, Service, last_record};
+use crate::service::{Answer, Service, WriteMode, last_record};
 
-pub use logs::{Logs, LogsFrom};
+pub(crate) use logs::{Logs, LogsFrom};
 pub use runs_as::OwnUser;
 
-/// Where executions run.
-pub(crate) struct Executing {
+pub(crate) struct ExecutorSettings {
     executor: Arc<dyn Executor>,
-    /// Whether it runs work as root unless told otherwise.
+    /// Whether the server is root, so that work without a user would run as root.
     is_root: bool,
     own_user: OwnUser,
 }
 
-/// Which executions are listed; `None` and empty mean all.
+/// Filter of executions; `None` and empty mean all.
 #[derive(Clone, Debug, Default)]
-pub struct ExecutionFilter {
-    /// Of this class.
-    pub class: Option<Label>,
-    /// Of this tenant.
-    pub tenant: Option<Label>,
-    /// In one of these states.
-    pub states: BTreeSet<ExecutionState>,
-    /// Ended with one of these outcomes.
-    pub outcomes: BTreeSet<ExecutionOutcome>,
-    /// Of this id.
-    pub id: Option<BookingId>,
+pub(crate) struct ExecutionFilter {
+    pub(crate) class: Option<Label>,
+    pub(crate) tenant: Option<Label>,
+    pub(crate) states: BTreeSet<ExecutionState>,
+    pub(crate) outcomes: BTreeSet<ExecutionOutcome>,
+    pub(crate) id: Option<BookingId>,
 }
 
 impl Service {
-    /// The same service, which has executions run. Without an executor it refuses to take any.
+    /// Adds an executor. Without one the service refuses executions.
     #[must_use]
     pub fn executing(self, executor: Arc<dyn Executor>, own_user: OwnUser) -> Self {
-        let executing = Executing {
+        let executing = ExecutorSettings {
             executor,
             is_root: geteuid().is_root(),
             own_user,
@@ -77,90 +71,73 @@ impl Service {
         }
     }
 
-    /// Has a program run under an id.
-    pub async fn submit_execution(
+    pub(crate) async fn submit_execution(
         &self,
         caller: &Caller,
         id: BookingId,
-        mut asked: ExecutionRequest,
-        mode: Mode,
+        mut request: ExecutionRequest,
+        mode: WriteMode,
     ) -> Result<Answer<Execution>, Problem> {
-        let Executing {
+        let ExecutorSettings {
             executor,
             is_root,
             own_user,
-        } = self.where_it_runs()?;
-        let tenant = tenant_of(caller, asked.tenant.take())?;
+        } = self.require_executor()?;
+        let tenant = tenant_of(caller, request.tenant.take())?;
         caller.require_tenant(&tenant)?;
         let user = runs_as::runs_as(caller, *is_root, *own_user)?;
-        let work = work(&mut asked, user);
-        let submission = submission(id, asked, tenant, executor.digest(&work));
+        let work = work(&mut request, user);
+        let submission = submission(id, request, tenant, executor.digest(&work));
         let retried = submission.order.retry_of.clone();
         let command = BookingCommand::Submit(submission).into();
-        self.require_seen(caller, &command, retried.as_ref())?;
-        // What would be refused is not kept: whoever may submit could fill the disk with it.
+        self.require_visible(caller, &command, retried.as_ref())?;
+        // Plan first: the program of a refused request is not stored, or callers could fill the
+        // disk.
         let planned = self
-            .carry_out(caller, command.clone(), Mode::DryRun)
+            .run_command(caller, command.clone(), WriteMode::DryRun)
             .await?;
-        if mode == Mode::DryRun {
-            return Ok(told(planned));
+        if mode == WriteMode::DryRun {
+            return Ok(as_execution(planned));
         }
-        keep(executor, work).await?;
-        Ok(told(self.carry_out(caller, command, mode).await?))
+        store(executor, work).await?;
+        Ok(as_execution(self.run_command(caller, command, mode).await?))
     }
 
-    /// How an execution stands, now or when it is in another state.
-    pub async fn execution(
+    pub(crate) async fn execution(
         &self,
         caller: &Caller,
         id: &BookingId,
         wait: Option<Duration>,
     ) -> Result<Answer<Execution>, Problem> {
         let mut first = None;
-        let is_enough = |answer: &Answer<Execution>| {
+        let is_done = |answer: &Answer<Execution>| {
             let state = answer.body.course.state;
             state == ExecutionState::Ended || *first.get_or_insert(state) != state
         };
-        let look = || self.look_at_execution(caller, id);
-        self.look_until(id, wait, look, is_enough).await
+        let read = || self.find_execution(caller, id);
+        self.wait_until(id, wait, read, is_done).await
     }
 
-    /// Has an execution stopped, or takes it out of the queue.
-    pub async fn cancel_execution(
+    pub(crate) async fn cancel_execution(
         &self,
         caller: &Caller,
         id: BookingId,
-        mode: Mode,
+        mode: WriteMode,
     ) -> Result<Answer<Execution>, Problem> {
-        self.look_at_execution(caller, &id)?;
+        self.find_execution(caller, &id)?;
         let operation = Operation::Cancel { id };
-        Ok(told(self.operate(caller, operation, mode).await?))
+        Ok(as_execution(self.operate(caller, operation, mode).await?))
     }
 
-    /// One page of the executions that the caller may see.
-    pub async fn executions(
-        &self,
-        caller: &Caller,
-        filter: ExecutionFilter,
-        limit: usize,
-        cursor: Option<Cursor>,
-    ) -> Result<Answer<ListAnswer<Execution>>, Problem> {
-        self.page(caller, filter, limit, cursor).await
-    }
-
-    fn look_at_execution(
+    fn find_execution(
         &self,
         caller: &Caller,
         id: &BookingId,
     ) -> Result<Answer<Execution>, Problem> {
-        let Answer {
-            status,
-            record,
-            body,
-        } = self.look(caller, id, None)?;
-        if body.execution.is_none() {
+        let answer = self.find_booking(caller, id, None)?;
+        if answer.body.execution.is_none() {
             return Err(Problem {
-                changes: vec![format!("look at /v1/bookings/{id}")],
+                changes: vec![format!("read /v1/bookings/{id}")],
                 ..Problem::new(
                     Code::NotFound,
                     format!("{id} is a plain booking: nothing runs under it here"),
@@ -168,16 +145,12 @@ impl Service {
             });
         }
         let state = self.ledger.view().read();
-        let body = answers::execution_of(body, state.bookings.order(id));
-        Ok(Answer {
-            status,
-            record,
-            body,
-        })
+        let order = state.bookings.order(id);
+        Ok(answer.map(|booking| answers::execution_of(booking, order)))
     }
 
-    /// An execution that the caller may not see is not there to be retried.
-    fn require_seen(
+    /// Refuses the retry of an execution that the caller may not see, as if it did not exist.
+    fn require_visible(
         &self,
         caller: &Caller,
         command: &Command,
@@ -194,15 +167,15 @@ impl Service {
         }
     }
 
-    fn where_it_runs(&self) -> Result<&Executing, Problem> {
+    fn require_executor(&self) -> Result<&ExecutorSettings, Problem> {
         self.executing.as_ref().ok_or_else(|| Problem {
             changes: vec!["book slots and run it yourself: `bursar exec`".to_owned()],
-            ..Problem::new(Code::Unavailable, "this server runs nothing")
+            ..Problem::new(Code::Unavailable, "this server does not run executions")
         })
     }
 }
 
-impl Listed for ExecutionFilter {
+impl ListFilter for ExecutionFilter {
     type Item = Execution;
 
     fn class(&self) -> Option<&Label> {
@@ -246,12 +219,9 @@ impl Listed for ExecutionFilter {
         }
     }
 
-    fn tell(&self, look: &Look<'_>, id: &BookingId) -> Option<Execution> {
-        let booking = look.whole(id)?;
-        Some(answers::execution_of(
-            booking,
-            look.state.bookings.order(id),
-        ))
+    fn item(&self, view: &BookingView<'_>, id: &BookingId) -> Option<Execution> {
+        let order = view.state.bookings.order(id);
+        Some(answers::execution_of(view.booking(id)?, order))
     }
 }
 
@@ -261,66 +231,60 @@ impl ExecutionFilter {
     }
 }
 
-fn told(answer: Answer<Booking>) -> Answer<Execution> {
-    Answer {
-        status: answer.status,
-        record: answer.record,
-        body: answers::execution_of(answer.body, None),
-    }
+fn as_execution(answer: Answer<Booking>) -> Answer<Execution> {
+    answer.map(|booking| answers::execution_of(booking, None))
 }
 
-/// What is run, which stays out of the ledger.
-fn work(asked: &mut ExecutionRequest, user: Option<User>) -> Work {
+/// Takes the program out of a request, because it must not reach the ledger.
+fn work(request: &mut ExecutionRequest, user: Option<User>) -> Work {
     Work {
-        command: std::mem::take(&mut asked.command),
-        args: std::mem::take(&mut asked.args),
-        env: std::mem::take(&mut asked.env),
-        directory: asked.directory.take().map(PathBuf::from),
+        command: std::mem::take(&mut request.command),
+        args: std::mem::take(&mut request.args),
+        env: std::mem::take(&mut request.env),
+        directory: request.directory.take().map(PathBuf::from),
         user,
-        allow_privilege_escalation: asked.allow_privilege_escalation,
+        allow_privilege_escalation: request.allow_privilege_escalation,
     }
 }
 
-/// Keeps what is to be run, on a thread that may block.
-async fn keep(executor: &Arc<dyn Executor>, work: Work) -> Result<Hash, Problem> {
+async fn store(executor: &Arc<dyn Executor>, work: Work) -> Result<Hash, Problem> {
     let executor = Arc::clone(executor);
     match tokio::task::spawn_blocking(move || executor.keep(&work)).await {
         Ok(Ok(digest)) => Ok(digest),
         Ok(Err(error)) => {
             tracing::error!(error = chain(&error), "{}", log::EXECUTION_NOT_KEPT);
-            let detail = format!("what is to be run cannot be kept: {}", chain(&error));
+            let detail = format!("the program to run cannot be stored: {}", chain(&error));
             Err(Problem::new(Code::Unavailable, detail))
         }
         Err(_) => Err(Problem::new(
             Code::Internal,
-            "keeping what is to be run panicked",
+            "storing the program to run panicked",
         )),
     }
 }
 
-/// What an API request asks of the engine, for a tenant.
-fn submission(id: BookingId, asked: ExecutionRequest, tenant: Label, work: Hash) -> Submission {
+fn submission(id: BookingId, from: ExecutionRequest, tenant: Label, work: Hash) -> Submission {
     let order = Order {
         work,
-        pids: asked.pids,
-        start_timeout: asked
+        pids: from.pids,
+        start_timeout: from
             .start_timeout_ms
             .map_or(START_TIMEOUT_DEFAULT, Millis::from_ms),
-        max_time: asked.max_time_ms.map_or(MAX_TIME_DEFAULT, Millis::from_ms),
-        grace: asked.grace_ms.map_or(GRACE_DEFAULT, Millis::from_ms),
-        retry_of: asked.retry_of,
+        max_time: from.max_time_ms.map_or(MAX_TIME_DEFAULT, Millis::from_ms),
+        grace: from.grace_ms.map_or(GRACE_DEFAULT, Millis::from_ms),
+        retry_of: from.retry_of,
     };
     let booking = Request {
-        slots: asked.slots,
-        cpu_milli: asked.cpu_milli.unwrap_or_default(),
-        memory_bytes: asked.memory_bytes.unwrap_or_default(),
-        gpus: asked.gpus.unwrap_or_default(),
-        priority: asked.priority.unwrap_or_default(),
+        slots: from.slots,
+        cpu_milli: from.cpu_milli.unwrap_or_default(),
+        memory_bytes: from.memory_bytes.unwrap_or_default(),
+        gpus: from.gpus.unwrap_or_default(),
+        priority: from.priority.unwrap_or_default(),
         ttl: Millis::ZERO,
-        wait: asked.wait_ms.map_or(Millis::ZERO, Millis::from_ms),
-        cpu_limit_milli: asked.cpu_limit_milli,
-        memory_limit_bytes: asked.memory_limit_bytes,
-        ..Request::new(id, asked.class, tenant)
+        wait: from.wait_ms.map_or(Millis::ZERO, Millis::from_ms),
+        cpu_limit_milli: from.cpu_limit_milli,
+        memory_limit_bytes: from.memory_limit_bytes,
+        ..Request::new(id, from.class, tenant)
     };
     Submission { booking, order }
 }

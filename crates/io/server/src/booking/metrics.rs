@@ -16,19 +16,17 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::runner::Counts;
 
-/// Classes that have a label of their own; the smaller ones are counted together.
+/// Classes with their own label; the smaller ones share one.
 pub const CLASS_LABELS_MAX: usize = 100;
-/// The label of all further classes.
 const OTHERS: &str = "others";
 
-/// Executions that have ended, counted off the ends that the state remembers: each once, however
-/// rarely somebody asks, as long as that is more often than ends are forgotten (L6).
+/// Counts of ended executions, read from the ends that the state remembers. Each end is counted
+/// once, provided that scrapes are more frequent than ends are forgotten (L6).
 pub(crate) struct Ended {
     by_outcome: Family<OutcomeLabel, Counter>,
     by_failure: Family<FailureLabel, Counter>,
     start_seconds: Histogram,
     run_seconds: Histogram,
-    /// The newest end that was counted.
     newest: Mutex<Option<(Instant, BookingId)>>,
 }
 
@@ -62,29 +60,29 @@ impl Ended {
         for reason in Failure::ALL.map(Failure::word) {
             let _zero = by_failure.get_or_create(&FailureLabel { reason });
         }
-        // 1 ms to 65 s: as long as an execution may take to start unless it says otherwise.
+        // 1 ms to 65 s, which covers the default start timeout.
         let start_seconds = Histogram::new((0..17).map(|power| 0.001 * 2_f64.powi(power)));
-        // 10 ms to a month, which is as long as one may run.
+        // 10 ms to a month, the longest run allowed.
         let run_seconds = Histogram::new((0..15).map(|power| 0.01 * 4_f64.powi(power)));
         registry.register(
             "executions_ended",
-            "Executions that ended, by how they came out",
+            "Ended executions, by outcome",
             by_outcome.clone(),
         );
         registry.register(
             "executions_failed",
-            "Executions that failed, by reason",
+            "Failed executions, by reason",
             by_failure.clone(),
         );
         registry.register_with_unit(
             "execution_start",
-            "How long executions that ended took from their grant until they ran",
+            "Time of ended executions from their grant until they ran",
             Unit::Seconds,
             start_seconds.clone(),
         );
         registry.register_with_unit(
             "execution_run",
-            "How long executions that ended ran",
+            "Run time of ended executions",
             Unit::Seconds,
             run_seconds.clone(),
         );
@@ -97,7 +95,7 @@ impl Ended {
         }
     }
 
-    /// Counts what has ended since the last time, or since a time at first.
+    /// Counts the ends since the last call, or since `since` on the first.
     pub(crate) fn count(&self, state: &State, since: Instant) {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = |ended: &&booking::Ended| match &*newest {
@@ -135,7 +133,6 @@ impl Ended {
     }
 }
 
-/// Adds gauges of bookings and of the executions that live, and what their runner has counted.
 pub(crate) fn register(registry: &mut Registry, state: &State, now: Instant, runner: &Counts) {
     of_classes(registry, state, now);
     of_bookings(registry, state);
@@ -162,12 +159,12 @@ fn of_classes(registry: &mut Registry, state: &State, now: Instant) {
     of_class("booking_slots_in_use", "Slots held", None, &|of| {
         of.slots_in_use
     });
-    of_class("booking_waiting", "Bookings that wait", None, &|of| {
+    of_class("booking_waiting", "Waiting bookings", None, &|of| {
         of.waiting
     });
     of_class(
         "booking_waiting_oldest",
-        "How long the longest wait is",
+        "Age of the oldest waiting booking",
         Some(Unit::Seconds),
         &|of| of.oldest.map_or(0, |since| now.since(since).ms() / 1_000),
     );
@@ -180,18 +177,10 @@ fn of_bookings(registry: &mut Registry, state: &State) {
         gauge.set(u64::try_from(value).unwrap_or(u64::MAX));
         registry.register(name, help, gauge);
     };
-    one("booking_holding", "Bookings that hold", granted);
-    one(
-        "booking_queued",
-        "Bookings that wait, all classes together",
-        queued,
-    );
-    one(
-        "booking_remembered",
-        "Ended bookings that are remembered",
-        remembered,
-    );
-    // A fence is one counter for the whole ledger: its last value is the number of grants.
+    one("booking_holding", "Granted bookings", granted);
+    one("booking_queued", "Waiting bookings of all classes", queued);
+    one("booking_remembered", "Ended bookings in memory", remembered);
+    // Each grant of the ledger raises the fence by one, so the last fence is the number of grants.
     let grants: Counter = Counter::default();
     grants.inc_by(state.bookings.last_fence().0);
     registry.register("booking_granted", "Grants since the ledger began", grants);
@@ -214,27 +203,27 @@ fn of_executions(registry: &mut Registry, state: &State, runner: &Counts) {
     };
     count(
         "executions_adopted",
-        "Executions that were taken over when this process began",
+        "Executions adopted when this process began",
         &runner.adopted,
     );
     count(
         "executions_cleaned",
-        "Times that what was left of an execution was removed",
+        "Clean-ups of ended executions",
         &runner.cleaned,
     );
     count(
         "execution_stops_failed",
-        "Stops after which a process was still there",
+        "Stops that left a process running",
         &runner.stops_failed,
     );
     count(
         "execution_troubles",
-        "Listings, starts and clean-ups of executions that failed",
+        "Failed listings, starts and clean-ups of executions",
         &runner.troubles,
     );
 }
 
-/// What is in use and waits, by class: the largest by name, all others together.
+/// Use by class: the largest classes by name, the others together.
 fn by_class(state: &State) -> Vec<(&str, ClassUse)> {
     let classes = state.bookings.by_class().into_iter();
     let mut classes: Vec<_> = classes.map(|(class, of)| (class.as_str(), of)).collect();
@@ -256,7 +245,6 @@ fn by_class(state: &State) -> Vec<(&str, ClassUse)> {
     classes
 }
 
-/// How many executions are in each state that is not the last.
 fn by_stage(state: &State) -> [(&'static str, u64); 5] {
     let bookings = &state.bookings;
     let [

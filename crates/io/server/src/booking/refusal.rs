@@ -10,8 +10,8 @@ use bursar_units::ObjectName;
 use crate::caller::Caller;
 use crate::service::nearest::nearest;
 
-/// Whether a refusal tells of a booking that the caller may not see. That the id is taken is all
-/// it learns: neither whose it is nor what was asked under it.
+/// Checks whether a refusal concerns a booking that the caller may not see. The caller then learns
+/// only that the id is taken, but neither its owner nor its request.
 pub(crate) fn is_hidden(
     state: &State,
     caller: &Caller,
@@ -26,8 +26,7 @@ pub(crate) fn is_hidden(
     !known.is_some_and(|request| caller.sees_tenant(&request.tenant))
 }
 
-/// Adds what programs want to know beyond the words: the field and its bounds, how a booking ended,
-/// and the nearest name.
+/// Adds the data for programs: the field and its bounds, the end of a booking, and the nearest name.
 pub(crate) fn add_facts(
     problem: &mut Problem,
     state: &State,
@@ -55,7 +54,6 @@ pub(crate) fn add_facts(
     }
 }
 
-/// Which code a refusal has.
 pub(crate) const fn code(refusal: &Because) -> Code {
     match refusal {
         Because::OverLimit { .. }
@@ -78,7 +76,6 @@ pub(crate) const fn code(refusal: &Because) -> Code {
     }
 }
 
-/// The field of the request that a refusal is about.
 const fn field_of(refusal: &Because) -> Option<&'static str> {
     match refusal {
         Because::TimeOutOfBounds { field, .. } => Some(field),
@@ -88,7 +85,6 @@ const fn field_of(refusal: &Because) -> Option<&'static str> {
     }
 }
 
-/// The bounds that a refusal names.
 fn bounds(refusal: &Because) -> Option<Range> {
     let named = |field: &str, min, max, limit: Option<&ObjectName>| {
         Some(Range {

@@ -1,4 +1,4 @@
-//! A request, taken apart: who calls, what the address says, and the body.
+//! A request with its caller, address, headers, query and body.
 
 mod parameter;
 mod query;
@@ -30,17 +30,16 @@ use crate::caller::Caller;
 use crate::right::Right;
 use crate::service::Service;
 
-/// How long a body may take to arrive.
 const BODY_WITHIN: Duration = Duration::from_secs(10);
 
-/// A request of a known caller. [`Call::reading`] says what it asks.
+/// A request of an authenticated caller. Handlers parse it with [`Call::reading`].
 pub(crate) struct Call {
     app: App,
     pub(crate) caller: Arc<Caller>,
     right: Right,
     headers: HeaderMap,
     query: Query,
-    /// The variable parts of the address; `None` where they are no text.
+    /// The variable parts of the address; `None` if they are not UTF-8.
     path: Option<Vec<(String, String)>>,
     body: Bytes,
 }
@@ -78,7 +77,6 @@ impl FromRequest<App> for Call {
 }
 
 impl Call {
-    /// Begins to read the request.
     pub(crate) fn reading(&self) -> Reading<'_> {
         Reading::new(self)
     }
@@ -91,7 +89,7 @@ impl Call {
         Arc::clone(&self.app.0.service)
     }
 
-    /// What a wait comes to, if the caller's right lasts so long.
+    /// Waits, or fails when the caller's token ends before.
     pub(crate) async fn hold<T>(
         &self,
         wait: impl Future<Output = Result<T, Problem>>,
@@ -99,14 +97,15 @@ impl Call {
         self.right.hold(wait).await?
     }
 
-    /// An answer in pieces, which ends with the caller's right: every answer that lasts is made
-    /// here. `farewell` is its last piece then; without one it is broken off, so that it cannot
-    /// pass for whole. So is one whose reader takes nothing, by its connection.
+    /// Creates an answer that is sent in pieces and ends when the caller's token ends. Every lasting
+    /// answer is created here. If the token ends, `last_piece` is the last piece; without one the
+    /// answer is aborted, so that it cannot be taken for complete. The connection aborts an answer
+    /// whose client does not read.
     pub(crate) fn pieces(
         &self,
         media_type: &'static str,
         pieces: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
-        farewell: fn(&Problem) -> Option<Bytes>,
+        last_piece: fn(&Problem) -> Option<Bytes>,
     ) -> Response {
         let (answer, lasting) = self.right.lasting();
         let held = Some((Box::pin(pieces), self.right.clone(), answer));
@@ -115,7 +114,7 @@ impl Call {
             match right.hold(pieces.next()).await {
                 Ok(piece) => Some((piece?, Some((pieces, right, answer)))),
                 Err(problem) => {
-                    let last = farewell(&problem);
+                    let last = last_piece(&problem);
                     Some((last.ok_or_else(|| io::Error::other(problem)), None))
                 }
             }
@@ -139,7 +138,7 @@ async fn read_body(headers: &HeaderMap, body: HttpBody) -> Result<Bytes, Problem
     match tokio::time::timeout(BODY_WITHIN, collected).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(Problem::new(Code::Malformed, "the body broke off")),
+        Ok(Err(_)) => Err(Problem::new(Code::Malformed, "the body is incomplete")),
         Err(_) => {
             let detail = format!("the body did not arrive within {}s", BODY_WITHIN.as_secs());
             Err(Problem::new(Code::Malformed, detail))

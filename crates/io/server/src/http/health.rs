@@ -1,4 +1,4 @@
-//! Is it there, may it be used, what does it count, and who am I.
+//! Routes for liveness, readiness, metrics and the caller's identity.
 
 use axum::extract::State;
 use bursar_client::Problem;
@@ -11,8 +11,8 @@ use super::call::Call;
 use super::respond::{Handled, bytes, json};
 use crate::service::Answer;
 
-/// The media type that Prometheus asks for.
-const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Media type of metrics, as Prometheus requests it. The agent sends it too.
+pub(crate) const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -22,14 +22,13 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(get_identity))
 }
 
-/// Whether the process answers. Open to everyone who can reach it.
+/// Reports that the process answers. Needs no token.
 #[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, body = Health)))]
 async fn healthz(State(app): State<App>) -> Handled {
-    let answer = health(&app);
-    json(answer)
+    json(health(&app))
 }
 
-/// Whether commands are taken: the store answers and this server may write.
+/// Reports whether commands are accepted: the store answers and this server may write.
 #[utoipa::path(get, path = "/readyz", tag = "server",
     responses((status = 200, body = Health),
               (status = 503, body = Problem, content_type = "application/problem+json")))]
@@ -38,7 +37,7 @@ async fn readyz(State(app): State<App>) -> Handled {
     json(health(&app))
 }
 
-/// Counters and gauges, as text for Prometheus.
+/// Counters and gauges as Prometheus text.
 #[utoipa::path(get, path = "/metrics", tag = "server",
     responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
 async fn get_metrics(call: Call) -> Handled {
@@ -48,7 +47,7 @@ async fn get_metrics(call: Call) -> Handled {
     Ok(bytes(METRICS_TYPE, text))
 }
 
-/// Who the caller is to this server.
+/// Name, roles and tenants of the caller.
 #[utoipa::path(get, path = "/v1/identity", tag = "server", responses((status = 200, body = Identity)))]
 async fn get_identity(call: Call) -> Handled {
     call.reading().min_record().end(Some(())).await?;
@@ -60,13 +59,9 @@ fn health(app: &App) -> Answer<Health> {
     let record = service.record();
     let body = Health {
         status: "ok".to_owned(),
-        version: service.info().version.clone(),
+        version: service.info.version.clone(),
         record: Some(record),
         now_ms: Some(service.ledger().now().ms()),
     };
-    Answer {
-        status: 200,
-        record,
-        body,
-    }
+    Answer::ok(record, body)
 }

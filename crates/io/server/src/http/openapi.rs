@@ -1,11 +1,10 @@
-//! The description of the API, as the routes themselves give it.
+//! The OpenAPI description, generated from the routes.
 
 use std::sync::OnceLock;
 
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ComponentsBuilder, Info, License, OpenApi, OpenApiBuilder};
 
-/// What is said before the routes.
 pub(super) fn head() -> OpenApi {
     let mut license = License::new("Apache-2.0");
     license.identifier = Some("Apache-2.0".to_owned());
@@ -28,7 +27,8 @@ pub(super) fn head() -> OpenApi {
         .build()
 }
 
-/// The whole description: pretty JSON with one newline at its end, the bytes in the tree.
+/// The description as pretty JSON with a final newline: the bytes of `openapi.json` in the
+/// repository.
 pub fn description() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
@@ -38,13 +38,13 @@ pub fn description() -> &'static str {
     })
 }
 
-/// All addresses, with their variable parts in braces.
+/// All paths, with their variable parts in braces.
 pub(super) fn paths() -> &'static [String] {
     static PATHS: OnceLock<Vec<String>> = OnceLock::new();
     PATHS.get_or_init(|| whole().paths.paths.into_keys().collect())
 }
 
-/// What the routes say. A part that takes the rest of an address has a star for the router only.
+/// Builds the description. `{*name}`, which matches the rest of a path, is written `{name}`.
 fn whole() -> OpenApi {
     let mut description = super::routes().to_openapi();
     let paths = std::mem::take(&mut description.paths.paths);

@@ -1,4 +1,4 @@
-//! A page for every code of a problem, and the description of the API.
+//! A page for each problem code, and the OpenAPI description.
 
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
@@ -16,7 +16,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(openapi))
 }
 
-/// What a problem means and what to do.
+/// Page that explains a problem code and its remedy.
 #[utoipa::path(get, path = "/problems/{code}", tag = "server", params(("code" = String, Path)),
     responses((status = 200, body = String, content_type = "text/html"),
               (status = 404, body = Problem, content_type = "application/problem+json")))]
@@ -26,19 +26,19 @@ async fn problem_page(path: Result<Path<String>, PathRejection>) -> Handled {
         let words = Code::ALL.iter().map(|code| code.word());
         Problem {
             suggestion: nearest_name(&word, words),
-            ..Problem::new(Code::NotFound, "there is no problem of that code")
+            ..Problem::new(Code::NotFound, "no problem has this code")
         }
     })?;
     Ok(bytes("text/html; charset=utf-8", html(code)))
 }
 
-/// This description.
+/// This OpenAPI description.
 #[utoipa::path(get, path = "/openapi.json", tag = "server", responses((status = 200, body = Object)))]
 async fn openapi() -> Handled {
     Ok(bytes("application/json", described::description()))
 }
 
-/// A page that needs nothing but a browser, and is plain enough for a terminal.
+/// A page without scripts or styles, which is readable in a terminal too.
 fn html(code: Code) -> String {
     let page = code.page();
     format!(
@@ -52,7 +52,7 @@ fn html(code: Code) -> String {
     )
 }
 
-/// Words between backticks as code; everything else is plain text of our own.
+/// Marks text between backticks as code and escapes the rest.
 fn code_marks(text: &str) -> String {
     let escaped = text.replace('&', "&amp;").replace('<', "&lt;");
     escaped

@@ -1,4 +1,5 @@
-//! Answers as responses. Problems are written in one place, when address and record are known.
+//! Answers as HTTP responses. Problems are written in one place ([`finish`]), where address and
+//! record are known.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -10,16 +11,14 @@ use serde::Serialize;
 
 use crate::service::Answer;
 
-/// The header of every answer that names the last record it reflects.
 static RECORD: HeaderName = HeaderName::from_static(RECORD_HEADER);
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// Most answers are a few hundred bytes.
+/// Initial capacity: most answers have a few hundred bytes.
 const BODY_BYTES_USUAL: usize = 256;
 
-/// A refusal on its way out; [`finish`] writes it.
+/// A problem that a handler returns; [`finish`] writes it.
 pub(crate) struct Refused(pub(crate) Box<Problem>);
 
-/// What handlers return.
 pub(crate) type Handled = Result<Response, Refused>;
 
 impl From<Problem> for Refused {
@@ -37,11 +36,10 @@ impl IntoResponse for Refused {
     }
 }
 
-/// A problem that is not written yet.
+/// A problem in the extensions of a response, for [`finish`].
 #[derive(Clone)]
 struct Pending(Box<Problem>);
 
-/// An answer as JSON.
 pub(crate) fn json<T: Serialize>(answer: Answer<T>) -> Handled {
     let Answer {
         status,
@@ -50,21 +48,17 @@ pub(crate) fn json<T: Serialize>(answer: Answer<T>) -> Handled {
     } = answer;
     let mut bytes = Vec::with_capacity(BODY_BYTES_USUAL);
     serde_json::to_writer(&mut bytes, &body).map_err(|error| {
-        Problem::new(
-            Code::Internal,
-            format!("the answer cannot be written: {error}"),
-        )
+        let detail = format!("the answer cannot be written: {error}");
+        Problem::new(Code::Internal, detail)
     })?;
     let mut response = Response::new(Body::from(bytes));
     *response.status_mut() = status_code(status);
-    response.headers_mut().insert(CONTENT_TYPE, JSON);
-    response
-        .headers_mut()
-        .insert(RECORD.clone(), HeaderValue::from(record));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, JSON);
+    headers.insert(RECORD.clone(), HeaderValue::from(record));
     Ok(response)
 }
 
-/// Bytes of another kind.
 pub(crate) fn bytes(media_type: &'static str, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     response
@@ -73,13 +67,13 @@ pub(crate) fn bytes(media_type: &'static str, body: impl Into<Body>) -> Response
     response
 }
 
-/// Writes a pending problem, and names the record where that was not done.
+/// Writes a pending problem, and sets the record header if it is missing.
 pub(crate) fn finish(mut response: Response, path: &str, record: impl Fn() -> u64) -> Response {
     if let Some(Pending(mut problem)) = response.extensions_mut().remove::<Pending>() {
         problem.instance = Some(path.to_owned());
         let record = *problem.record.get_or_insert_with(&record);
         let allow = response.headers_mut().remove(ALLOW);
-        response = written(&problem);
+        response = problem_response(&problem);
         response
             .headers_mut()
             .insert(RECORD.clone(), HeaderValue::from(record));
@@ -94,16 +88,16 @@ pub(crate) fn finish(mut response: Response, path: &str, record: impl Fn() -> u6
     response
 }
 
-/// What a connection past the limit is told, before it is closed.
+/// Answer to a connection over the limit.
 pub(crate) fn busy() -> Response {
     let detail = "all connections are taken; try again after a moment";
-    written(&Problem {
+    problem_response(&Problem {
         retry_after_ms: Some(1_000),
         ..Problem::new(Code::Busy, detail)
     })
 }
 
-fn written(problem: &Problem) -> Response {
+fn problem_response(problem: &Problem) -> Response {
     let mut response = Response::new(Body::from(serde_json::to_vec(problem).unwrap_or_default()));
     *response.status_mut() = status_code(problem.status);
     let headers = response.headers_mut();

@@ -1,4 +1,4 @@
-//! `/v1/events`: server-sent events (design 80, 4.5).
+//! `/v1/events`: server-sent events.
 
 use std::io;
 use std::time::Duration;
@@ -17,26 +17,26 @@ use super::call::Call;
 use super::respond::Handled;
 use crate::service::{Position, Stream, StreamFilter, StreamItem};
 
-/// After so long without an event a comment shows that the stream lives.
+/// Time without an event after which a comment shows that the stream is alive.
 const COMMENT_AFTER: Duration = Duration::from_secs(15);
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(stream_events))
 }
 
-/// What happens, as it is committed: server-sent events.
+/// Committed events, as server-sent events.
 ///
-/// `id` is `record.index`; sent back as `Last-Event-ID` it resumes without loss or repeat. A
-/// position that is too old is one `reset` event (list again), then the stream goes on.
-/// A stream ends within a second of its caller's right, with the event `signed-out`, which says why.
-/// `pod.resized` is not on record: it has no `id`, is told as it happens, and is lost to whoever
-/// reads slowly. No record ever is.
+/// `id` is `record.index`; sent back as `Last-Event-ID` it resumes without loss or repeat. If that
+/// position is too old, the stream begins with a `reset` event: list again, then continue reading.
+/// A stream ends within a second after its caller's token ends, with the event `signed-out`, which
+/// gives the reason. `pod.resized` is a live event without a record: it has no `id`, and slow
+/// readers may miss it. Events of records are never lost.
 #[utoipa::path(get, path = "/v1/events", tag = "events",
     params(("kinds" = Option<String>, Query, description = "`booking`, `limit`, `node`, `pod`, `booking.granted` and so on, with commas"),
-           ("tenant" = Option<String>, Query), ("from" = Option<u64>, Query, description = "Tell what came after this record; from now on unless given"),
+           ("tenant" = Option<String>, Query), ("from" = Option<u64>, Query, description = "Send events after this record; by default only new ones"),
            ("Last-Event-ID" = Option<String>, Header), ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = String, content_type = "text/event-stream"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn stream_events(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let tenant = reading.query("tenant");
@@ -61,9 +61,9 @@ async fn stream_events(call: Call) -> Handled {
 }
 
 fn pieces(stream: Stream) -> impl futures_util::Stream<Item = io::Result<Bytes>> + Send {
-    // A first comment lets clients see at once that they are through.
+    // A first comment shows clients at once that they are connected.
     let begun = stream::once(async { Ok(Bytes::from_static(b": bursar\n\n")) });
-    let told = stream::unfold(stream, |mut stream| async move {
+    let items = stream::unfold(stream, |mut stream| async move {
         let text = match tokio::time::timeout(COMMENT_AFTER, stream.next()).await {
             Err(_) => Ok(Bytes::from_static(b": alive\n\n")),
             Ok(None) => return None,
@@ -72,10 +72,9 @@ fn pieces(stream: Stream) -> impl futures_util::Stream<Item = io::Result<Bytes>>
         };
         Some((text, stream))
     });
-    futures_util::StreamExt::chain(begun, told)
+    futures_util::StreamExt::chain(begun, items)
 }
 
-/// The last event of a stream whose caller's right has ended.
 fn signed_out(problem: &Problem) -> String {
     let data = serde_json::to_string(problem).unwrap_or_default();
     format!("event: {SIGNED_OUT}\ndata: {data}\n\n")
@@ -87,7 +86,7 @@ fn text(item: &StreamItem) -> String {
             let data = serde_json::to_string(event).unwrap_or_default();
             format!("id: {id}\nevent: {name}\ndata: {data}\n\n")
         }
-        StreamItem::Passing { name, event } => {
+        StreamItem::Live { name, event } => {
             let data = serde_json::to_string(event).unwrap_or_default();
             format!("event: {name}\ndata: {data}\n\n")
         }

@@ -1,8 +1,8 @@
-//! How long a connection may keep us waiting: for a whole head, for a next request, for its
-//! reader to take what we write, and how long for an answer whose right has ended.
+//! Timeouts of a connection: for the head of a request, between requests, for a client that does
+//! not read an answer, and for an answer whose caller's token has ended.
 //!
-//! Every connection has one watch that looks now and then, so a request costs a few plain
-//! stores and no timer. Bodies are bounded where they are read.
+//! Each connection checks them every [`CHECK_EVERY`], so a request costs a few plain stores and no
+//! timer. Bodies have their timeout where they are read.
 
 use std::io;
 use std::pin::Pin;
@@ -17,26 +17,24 @@ use tokio::time::Instant;
 
 use crate::right::Lasting;
 
-/// How often a watch looks.
-const LOOK: Duration = Duration::from_secs(5);
-/// How long the head of a request may take.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
-/// How long a connection may rest between requests.
+/// Idle time allowed between requests.
 const REST_WITHIN: Duration = Duration::from_mins(5);
-/// How long its reader may take nothing of an answer.
+/// Time in which a client must read something of an answer.
 const STALL_WITHIN: Duration = Duration::from_secs(30);
 
-/// What is known of a connection. Times are milliseconds since it began, plus one; 0 is never.
+/// Timers of a connection, in milliseconds since it began, plus one; 0 means not running.
 pub(super) struct Guard {
     begun: Instant,
     head_since: AtomicU64,
     rest_since: AtomicU64,
     stalled_since: AtomicU64,
-    /// The last answer that lasts; a connection has one answer at a time.
+    /// The latest lasting answer; a connection has one answer at a time.
     lasting: watch::Sender<Option<Lasting>>,
 }
 
-/// A stream that tells its guard.
+/// A stream that reports its reads and writes to a [`Guard`].
 pub(super) struct Guarded<S> {
     stream: S,
     guard: Arc<Guard>,
@@ -53,31 +51,29 @@ impl Guard {
         })
     }
 
-    /// A whole head is there: from now on it is we who let the client wait.
+    /// Stops the timers: the head is complete, and the client waits for the server.
     pub(super) fn request_began(&self) {
         self.head_since.store(0, Ordering::Relaxed);
         self.rest_since.store(0, Ordering::Relaxed);
     }
 
-    /// The answer is made.
     pub(super) fn request_ended(&self) {
         self.rest_since.store(self.now(), Ordering::Relaxed);
     }
 
-    /// The answer lasts, and ends with a right.
     pub(super) fn answer_lasts(&self, lasting: Lasting) {
         self.lasting.send_replace(Some(lasting));
     }
 
-    /// Resolves when the connection has kept us waiting for too long.
-    pub(super) async fn lost_patience(&self) {
+    /// Resolves when a timeout of the connection has passed.
+    pub(super) async fn timed_out(&self) {
         tokio::select! {
-            () = self.waited() => {}
+            () = self.client_timed_out() => {}
             () = self.overrun() => {}
         }
     }
 
-    /// Resolves when an answer goes on although its right has ended.
+    /// Resolves when an answer continues after its caller's token has ended.
     async fn overrun(&self) {
         let mut answers = self.lasting.subscribe();
         loop {
@@ -95,9 +91,9 @@ impl Guard {
         }
     }
 
-    async fn waited(&self) {
+    async fn client_timed_out(&self) {
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_EVERY).await;
             let now = self.now();
             let is_over = |since: &AtomicU64, within: Duration| {
                 let since = since.load(Ordering::Relaxed);
@@ -117,7 +113,7 @@ impl Guard {
         u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(1)
     }
 
-    /// Bytes came in while no request was being answered: a head has begun.
+    /// Starts the head's timer if no request is being answered.
     fn read_some(&self) {
         let is_resting = self.rest_since.load(Ordering::Relaxed) != 0;
         if is_resting && self.head_since.load(Ordering::Relaxed) == 0 {
@@ -128,7 +124,7 @@ impl Guard {
     fn wrote<T>(&self, polled: Poll<T>) -> Poll<T> {
         if polled.is_ready() {
             self.stalled_since.store(0, Ordering::Relaxed);
-            // A stream that is still being written is not at rest.
+            // A connection that is still being written is not idle.
             if self.rest_since.load(Ordering::Relaxed) != 0 {
                 self.rest_since.store(self.now(), Ordering::Relaxed);
             }
@@ -201,7 +197,7 @@ mod tests {
 
     use super::{Guard, Guarded};
 
-    /// How long a connection that does this to us is kept, to the next look.
+    /// Returns how long a connection with this client lives, rounded up to the next check.
     async fn kept(what: impl AsyncFn(&mut Guarded<tokio::io::DuplexStream>, &Guard)) -> Duration {
         let (mut far, near) = tokio::io::duplex(8);
         let guard = Guard::new();
@@ -209,12 +205,12 @@ mod tests {
         let begun = Instant::now();
         let _full = timeout(Duration::from_millis(1), far.write_all(b"GET / HT")).await;
         what(&mut near, &guard).await;
-        guard.lost_patience().await;
+        guard.timed_out().await;
         begun.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_may_let_us_wait_for_so_long_and_no_longer() {
+    async fn a_slow_client_is_closed_at_its_timeout() {
         let head = kept(async |near, _| {
             near.read_u8().await.ok();
         });
@@ -241,7 +237,7 @@ mod tests {
                 }
             };
             tokio::select! {
-                () = guard.lost_patience() => drop(far),
+                () = guard.timed_out() => drop(far),
                 () = write => {}
             }
         };
@@ -252,7 +248,7 @@ mod tests {
         let working = kept(async |_, guard| guard.request_began());
         assert!(
             timeout(Duration::from_hours(1), working).await.is_err(),
-            "our own work is ours"
+            "a slow server does not close"
         );
     }
 }

@@ -1,23 +1,24 @@
-//! What is counted of the CPU market: the seed's five names, and ours beside them (design 10).
+//! Metrics of the CPU market, with the prefixes `apex_` and `market_`.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::atomic::AtomicU64;
 
 use bursar_market::clear::{Mode, Share};
 use bursar_market::need::PPM;
 use bursar_market::node::{Held, Standing};
 use bursar_node::market::{Acts, View, Why};
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::encoding::{EncodeGaugeValue, EncodeLabelSet};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{Atomic, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 
-/// Pods that have labels of their own, in the order of their names; a kubelet runs no more.
+/// Pods with their own labels, in the order of their names; a kubelet runs no more.
 pub const POD_LABELS_MAX: usize = 1_000;
 
-/// Every metric of the market as it is written, for dashboards and alerts to be tested against.
+/// Every metric of the market, for tests of dashboards and alerts.
 pub const NAMES: &[&str] = &[
     "apex_allocation_mode",
     "apex_allocation_milli",
@@ -56,7 +57,7 @@ struct ReasonLabels {
     reason: &'static str,
 }
 
-/// As the seed has them. On plain Linux the pod is a cgroup, which has no namespace.
+/// On plain Linux the pod is a cgroup, which has no namespace.
 #[derive(Clone, Debug, Eq, PartialEq, Hash, EncodeLabelSet)]
 struct PodLabels {
     pod: String,
@@ -66,14 +67,13 @@ struct PodLabels {
 type Whole = Gauge<u64, AtomicU64>;
 type Ratio = Gauge<f64, AtomicU64>;
 
-/// What one pod shows.
 struct Row<'a> {
     standing: &'a Standing,
-    /// What the last clearing gave it, unless it is held.
+    /// Share of the last clearing; `None` for a held pod.
     share: Option<&'a Share>,
 }
 
-/// All metrics of a market as text, for an agent without a server.
+/// Writes all metrics of a market as text, for an agent without a server.
 pub fn text(view: &View) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::default();
     register(&mut registry, view);
@@ -83,10 +83,9 @@ pub fn text(view: &View) -> Result<String, std::fmt::Error> {
     Ok(text)
 }
 
-/// Adds the metrics of a market to others.
 pub(crate) fn register(registry: &mut Registry, view: &View) {
     let rows = rows(view);
-    of_seed(registry, view, &rows);
+    apex(registry, view, &rows);
     of_node(registry, view);
     of_time(registry, view);
     by_reason(registry, view);
@@ -99,7 +98,7 @@ pub(crate) fn register(registry: &mut Registry, view: &View) {
     );
 }
 
-fn of_seed(registry: &mut Registry, view: &View, rows: &[Row<'_>]) {
+fn apex(registry: &mut Registry, view: &View, rows: &[Row<'_>]) {
     let modes = Family::<ModeLabels, Whole>::default();
     let label = view.clearing.as_ref().map(|clearing| clearing.label);
     for mode in Mode::ALL {
@@ -113,27 +112,27 @@ fn of_seed(registry: &mut Registry, view: &View, rows: &[Row<'_>]) {
     }
     registry.register(
         "apex_allocation_mode",
-        "Which mode the node is in: 1 for that one",
+        "Mode of the node: 1 for the current one",
         modes,
     );
-    let need = ("apex_need_milli", "What a pod needs, in millicores");
+    let need = ("apex_need_milli", "Need of a pod, in millicores");
     by_pod(registry, need, rows, |row| Some(row.need_milli()));
-    let got = ("apex_allocation_milli", "What it gets, in millicores");
-    by_pod(registry, got, rows, |row| Some(row.allocated_milli()));
-    by_pod_ratio(
+    let share = ("apex_allocation_milli", "Share of a pod, in millicores");
+    by_pod(registry, share, rows, |row| Some(row.allocated_milli()));
+    by_pod(
         registry,
         (
             "apex_nash_reduction_ratio",
-            "How much of what it needs above its baseline it does not get",
+            "Part of the need above the baseline that a pod does not get",
         ),
         rows,
         |row| Some(ratio(row.share.map_or(0, Share::reduction_ppm), PPM)),
     );
-    by_pod_ratio(
+    by_pod(
         registry,
         (
             "apex_headroom_utilization",
-            "How much of what it gets it uses",
+            "Part of its share that a pod uses",
         ),
         rows,
         |row| Some(ratio(row.standing.used_milli?, row.allocated_milli())),
@@ -149,35 +148,35 @@ fn of_node(registry: &mut Registry, view: &View) {
     };
     one(
         "market_price_ppm",
-        "What a millicore is worth: 0 when nobody is held back",
+        "Price of a millicore: 0 if no pod is held back",
         cleared.map_or(0, |cleared| cleared.price_ppm),
     );
     one(
         "market_capacity_milli",
-        "What can be shared, in millicores",
+        "CPU that can be shared, in millicores",
         cleared.map_or(0, |cleared| cleared.capacity_milli),
     );
     let clearing = view.clearing.as_ref();
     one(
         "market_unmanaged_milli",
-        "What those take who are not managed, in millicores",
+        "CPU used by unmanaged cgroups, in millicores",
         clearing.map_or(0, |clearing| clearing.unmanaged_milli),
     );
     one(
         "market_acts",
-        "Whether limits are written",
+        "1 if limits are written",
         u64::from(view.acts == Acts::Yes),
     );
 }
 
 fn of_time(registry: &mut Registry, view: &View) {
-    // An agent that never cleared is silent since its first look, not since 1970.
+    // Before its first clearing an agent is silent since its first reading, not since 1970.
     let cleared_ms = view.cleared_ms.unwrap_or(view.at_ms);
     let last = Family::<NodeLabel, Whole>::default();
     last.get_or_create(&of(view)).set(cleared_ms / 1_000);
     registry.register(
         "market_last_clearing_seconds",
-        "When the node was cleared last, or looked at first, in seconds since 1970",
+        "Time of the last clearing, or of the first reading before it, in seconds since 1970",
         last,
     );
     let (_, clear_ms) = view.every_ms;
@@ -187,7 +186,7 @@ fn of_time(registry: &mut Registry, view: &View) {
         .set(ratio(clear_ms, 1_000));
     registry.register(
         "market_clearing_interval_seconds",
-        "How often the node is cleared, in seconds",
+        "Time between clearings, in seconds",
         interval,
     );
 }
@@ -204,7 +203,7 @@ fn by_reason(registry: &mut Registry, view: &View) {
         held.get_or_create(&labels(reason.word()))
             .set(u64::try_from(count).unwrap_or(u64::MAX));
     }
-    registry.register("market_held", "Pods that are left as they are", held);
+    registry.register("market_held", "Pods whose limit is left unchanged", held);
     let unmanaged = Family::<ReasonLabels, Whole>::default();
     for why in Why::ALL {
         let count = view.unmanaged.iter().filter(|(_, is)| *is == why).count();
@@ -214,7 +213,7 @@ fn by_reason(registry: &mut Registry, view: &View) {
     }
     registry.register(
         "market_unmanaged",
-        "Cgroups that should be managed and are not",
+        "Cgroups that should be managed but are not",
         unmanaged,
     );
 }
@@ -229,7 +228,7 @@ fn counted(registry: &mut Registry, view: &View) {
     count("market_clearings", "Clearings", view.clearings);
     count(
         "market_skipped",
-        "Looks and clearings that came too late to take place",
+        "Readings and clearings skipped because they were late",
         view.skipped,
     );
     let over = Family::<NodeLabel, Counter<f64, AtomicU64>>::default();
@@ -237,34 +236,22 @@ fn counted(registry: &mut Registry, view: &View) {
         .inc_by(ratio(view.over_ms, 1_000));
     registry.register_with_unit(
         "market_over_capacity",
-        "How long the limits together exceeded what can be shared",
+        "Time in which the sum of limits exceeded the capacity",
         Unit::Seconds,
         over,
     );
 }
 
-fn by_pod(
+fn by_pod<N>(
     registry: &mut Registry,
     (name, help): (&str, &str),
     rows: &[Row<'_>],
-    value: impl Fn(&Row<'_>) -> Option<u64>,
-) {
-    let family = Family::<PodLabels, Whole>::default();
-    for row in rows {
-        if let Some(value) = value(row) {
-            family.get_or_create(&row.labels()).set(value);
-        }
-    }
-    registry.register(name, help, family);
-}
-
-fn by_pod_ratio(
-    registry: &mut Registry,
-    (name, help): (&str, &str),
-    rows: &[Row<'_>],
-    value: impl Fn(&Row<'_>) -> Option<f64>,
-) {
-    let family = Family::<PodLabels, Ratio>::default();
+    value: impl Fn(&Row<'_>) -> Option<N>,
+) where
+    N: EncodeGaugeValue + Debug + Send + Sync + 'static,
+    AtomicU64: Atomic<N>,
+{
+    let family = Family::<PodLabels, Gauge<N, AtomicU64>>::default();
     for row in rows {
         if let Some(value) = value(row) {
             family.get_or_create(&row.labels()).set(value);
@@ -297,7 +284,7 @@ impl Row<'_> {
         }
     }
 
-    /// Whoever is held needs and gets what it has.
+    /// A held pod needs and gets its present limit.
     fn need_milli(&self) -> u64 {
         let share = self.share.map(|share| share.need_milli);
         share.unwrap_or(self.standing.limit_milli)
@@ -315,7 +302,7 @@ fn of(view: &View) -> NodeLabel {
     }
 }
 
-/// A part of a whole; 0 of nothing.
+/// Returns `part / whole`, or 0 if `whole` is 0.
 fn ratio(part: u64, whole: u64) -> f64 {
     let number = |value: u64| f64::from(u32::try_from(value).unwrap_or(u32::MAX));
     if whole == 0 {

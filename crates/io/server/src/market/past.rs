@@ -1,5 +1,5 @@
-//! How the CPU of a node was divided at a time of the last day: played back from the agent's own
-//! record, every line of which is checked on the way (M12). One caller at a time: it is work.
+//! The market of a node at a time within the last day, replayed from the agent's record, whose lines
+//! are checked (M12). One replay at a time, because it uses a whole processor.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::caller::Caller;
 use crate::service::{Answer, Service};
 
 impl Service {
-    /// How a node's CPU was divided at the last clearing before a time.
-    pub async fn market_at(
+    /// Reads the market of a node as of the last clearing before a time.
+    pub(crate) async fn market_at(
         &self,
         caller: &Caller,
         node: &ObjectName,
@@ -26,24 +26,24 @@ impl Service {
             Since::At(at) => at.ms(),
             Since::Back(back) => agent.view().at_ms.saturating_sub(back.ms()),
         };
-        let permit = Arc::clone(&self.playing_back).try_acquire_owned();
+        let permit = Arc::clone(&self.replay).try_acquire_owned();
         let permit = permit.map_err(|_| {
-            let detail = "the record is being played back for somebody else";
+            let detail = "the record is being replayed for another caller";
             Problem {
                 retry_after_ms: Some(1_000),
                 ..Problem::new(Code::Busy, detail)
             }
         })?;
         let read = tokio::task::spawn_blocking(move || {
-            // It is work until it is done, whether or not anybody still waits for it.
+            // The replay runs to its end even if the caller has gone, and keeps the permit.
             let _permit = permit;
             agent.view_at(at_ms)
         });
         let read = read.await;
         let view = read
-            .map_err(|_| Problem::new(Code::Internal, "playing the record back panicked"))?
+            .map_err(|_| Problem::new(Code::Internal, "replaying the record panicked"))?
             .map_err(|error| {
-                let detail = format!("the record cannot be played back: {}", chain(&error));
+                let detail = format!("the record cannot be replayed: {}", chain(&error));
                 Problem::new(Code::Unavailable, detail)
             })?
             .ok_or_else(|| {
@@ -51,10 +51,6 @@ impl Service {
                 let detail = format!("the record of node `{node}` begins after {at}");
                 Problem::new(Code::NotFound, detail)
             })?;
-        Ok(Answer {
-            status: 200,
-            record: self.record(),
-            body: node_market(&view, None),
-        })
+        Ok(Answer::ok(self.record(), node_market(&view, None)))
     }
 }

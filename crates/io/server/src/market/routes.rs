@@ -16,20 +16,20 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(restore_node))
 }
 
-/// How the CPU of a node is divided: what can be shared, who needs what, who gets what and why.
+/// The CPU market of a node: its capacity, and the need and share of each pod, with the reasons.
 #[utoipa::path(get, path = "/v1/nodes/{name}/market", tag = "nodes",
     params(("name" = String, Path, max_length = 253),
-           ("since" = Option<String>, Query, description = "Tell past clearings too, from this time on: `-10m`, which is the most that is kept, or an instant"),
-           ("at" = Option<String>, Query, description = "Tell the last clearing before this time instead, played back from the agent's record of the last day: `-5m`, or an instant; without what the record does not hold, such as use and originals"),
+           ("since" = Option<String>, Query, description = "Include past clearings from this time on: `-10m`, the longest history kept, or an instant"),
+           ("at" = Option<String>, Query, description = "Return the last clearing before this time, replayed from the agent's record of the last day: `-5m`, or an instant. Values that the record does not hold, such as use and originals, are absent"),
            ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = NodeMarket),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn get_market(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let name = reading.part("name");
     let (since, at) = (reading.query("since"), reading.query("at"));
     if reading.text("since").and(reading.text("at")).is_some() {
-        reading.mistake("at", "cannot be asked for together with `since`");
+        reading.mistake("at", "cannot be used together with `since`");
     }
     let name: ObjectName = reading.end(name).await?;
     let service = call.service();
@@ -39,12 +39,12 @@ async fn get_market(call: Call) -> Handled {
     }
 }
 
-/// Puts back every CPU limit that users wrote on a node, and stops acting there.
+/// Restores every original CPU limit on a node, and stops acting there.
 #[utoipa::path(post, path = "/v1/nodes/{name}/restore", tag = "nodes",
     params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query)),
     request_body = Option<RestoreRequest>,
     responses((status = 200, body = RestoreAnswer),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn restore_node(call: Call) -> Handled {
     let mut reading = call.reading();
     let name = reading.part("name");

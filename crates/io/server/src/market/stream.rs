@@ -1,7 +1,7 @@
-//! What is said of the CPU market: what the ledger knows of it, and each change of a limit.
+//! Stream data of the CPU market: its recorded events, and each change of a limit.
 //!
-//! A change of a limit is not on record. It has no place in the stream, is told as it happens, and
-//! is lost to whoever is slow.
+//! A change of a limit is a live event without a record: it has no position in the stream, and slow
+//! clients may miss it.
 
 use bursar_client::api::{StreamEvent, instant};
 use bursar_engine::market::{Event, Original, Position, Rules};
@@ -11,10 +11,8 @@ use serde_json::{Value, json};
 
 use crate::service::without_nulls;
 
-/// The name of a change of a limit.
 pub(crate) const RESIZED: &str = "pod.resized";
 
-/// The facts of an event of a market.
 pub(crate) fn facts(event: &Event) -> Value {
     match event {
         Event::Set {
@@ -55,7 +53,7 @@ pub(crate) fn facts(event: &Event) -> Value {
     }
 }
 
-/// A limit that was written and read back, as it is told.
+/// The event of a limit that was written and read back.
 pub(crate) fn resized(resize: &Resize) -> StreamEvent {
     let may = match resize.to_milli {
         None => "all CPU there is".to_owned(),

@@ -1,7 +1,8 @@
-//! The stream of events: history from the store, then what is published, without loss or repeat.
+//! The stream of events: history from the store, then published events, without loss or repeat.
 //!
-//! A position is a record and a place in it; what is not on record has none. Whoever follows subscribes first and reads the
-//! history up to what was committed then; a follower that falls behind reads the store again.
+//! A position is a record and the index of an event in it; live events without a record have none.
+//! A stream subscribes first, then reads the history up to the head at that moment. If it falls
+//! behind, it reads the store again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,78 +30,64 @@ use super::{STREAMS_MAX, Service, unreadable};
 use crate::caller::{Caller, Owner};
 use crate::{market, spine};
 
-/// Records that are read from the store at a time.
 const HISTORY_CHUNK: usize = 256;
-/// How far back a caller that is not known may begin: a page that was left open for a while.
+/// Number of past records that an anonymous caller may read, enough for a page that was left open.
 const ANONYMOUS_RECORDS_MAX: u64 = 10_000;
 
-/// A place in the stream: everything up to this event of this record is known already.
+/// Position in the stream: the last event that the client has.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
-pub struct Position {
-    /// The record.
-    pub record: u64,
-    /// The event in it; `None` stands for all of them.
-    pub index: Option<u64>,
+pub(crate) struct Position {
+    pub(crate) record: u64,
+    /// Index of the event in the record; `None` means all of its events.
+    pub(crate) index: Option<u64>,
 }
 
-/// Which events a follower wants.
 #[derive(Clone, Debug, Default)]
-pub struct StreamFilter {
+pub(crate) struct StreamFilter {
     /// Kinds (`booking`) or names (`booking.granted`); empty means all.
-    pub kinds: Vec<String>,
-    /// Of this tenant only.
-    pub tenant: Option<Label>,
+    pub(crate) kinds: Vec<String>,
+    pub(crate) tenant: Option<Label>,
 }
 
-/// What a follower is told.
 #[derive(Clone, Debug)]
-pub enum StreamItem {
-    /// An event, with its place and name.
+pub(crate) enum StreamItem {
     Event {
-        /// Its record and place: what `Last-Event-ID` says.
+        /// Record and index, as in `Last-Event-ID`.
         id: String,
-        /// Its name.
         name: &'static str,
-        /// What is said of it.
         event: StreamEvent,
     },
-    /// Something that is told as it happens and is not on record: it has no place, and does not
-    /// move the follower's.
-    Passing {
-        /// Its name.
+    /// A live event without a record. It has no position.
+    Live {
         name: &'static str,
-        /// What is said of it.
         event: StreamEvent,
     },
-    /// The position was too old: list again. The stream goes on from this record.
+    /// The position was too old: the client must list again.
     Reset {
-        /// What is told from here on comes after it.
+        /// The stream continues after this record.
         record: u64,
     },
 }
 
-/// A follower's side of the stream.
-pub struct Stream {
+pub(crate) struct Stream {
     service: Arc<Service>,
     caller: Arc<Caller>,
     filter: StreamFilter,
     live: Receiver<Published>,
-    /// Limits that are changed, where somebody shares CPU here and the follower may and wants to
-    /// know.
+    /// Changed CPU limits, if this node has a market and the client wants and may see them.
     resizes: Option<Receiver<Arc<Resize>>>,
-    /// The first record that was not read yet.
     next: u64,
     /// Records below this one are read from the store.
     history_until: u64,
-    /// Events of the first record that are known already.
+    /// Number of events of record `next` that the client already has.
     known: u64,
     ready: VecDeque<StreamItem>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Position {
-    /// Reads `record.index`, as in `Last-Event-ID`.
-    pub fn parse(text: &str) -> Option<Self> {
+    /// Parses `record.index`, as in `Last-Event-ID`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (record, index) = text.split_once('.')?;
         Some(Self {
             record: record.parse().ok()?,
@@ -110,8 +97,8 @@ impl Position {
 }
 
 impl StreamFilter {
-    /// Refuses kinds that do not exist: a typo must not be an eternal silence.
-    pub fn parse(kinds: Option<&str>, tenant: Option<Label>) -> Result<Self, Problem> {
+    /// Parses a filter. Unknown kinds are refused, because a typo would give a silent stream.
+    pub(crate) fn parse(kinds: Option<&str>, tenant: Option<Label>) -> Result<Self, Problem> {
         let kinds: Vec<String> = kinds
             .into_iter()
             .flat_map(|kinds| kinds.split(','))
@@ -136,34 +123,29 @@ impl StreamFilter {
         self.names(name) && is_tenant
     }
 
-    /// Whether changes of limits are wanted, which belong to no tenant.
+    /// Changed CPU limits belong to no tenant, so a filter by tenant excludes them.
     fn wants_resizes(&self, caller: &Caller) -> bool {
         self.names(market::stream::RESIZED) && self.tenant.is_none() && caller.sees(Owner::Server)
     }
 }
 
 impl Service {
-    /// Follows the ledger from a position, or from now.
-    pub fn follow(
+    pub(crate) fn follow(
         self: &Arc<Self>,
         caller: Arc<Caller>,
         filter: StreamFilter,
         from: Option<Position>,
     ) -> Result<Stream, Problem> {
         let permit = self.stream_permit()?;
-        // Subscribed first: what is committed after the look at the head comes by itself.
+        // Subscribe before reading the head, so that no later record is missed.
         let live = self.ledger.view().stream();
         let head = self.ledger.view().read().spine.head;
         let (next, known) = match from {
             None => (head, 0),
-            Some(Position {
-                record,
-                index: None,
-            }) => (record.saturating_add(1), 0),
-            Some(Position {
-                record,
-                index: Some(index),
-            }) => (record, index.saturating_add(1)),
+            Some(Position { record, index }) => match index {
+                None => (record.saturating_add(1), 0),
+                Some(index) => (record, index.saturating_add(1)),
+            },
         };
         let agent = self.market.as_ref();
         let agent = agent.filter(|_| filter.wants_resizes(&caller));
@@ -181,18 +163,18 @@ impl Service {
             _permit: permit,
         };
         let is_far = ANONYMOUS_RECORDS_MAX < head.saturating_sub(next);
-        // From a ledger that has been restored since, or made up; or to have the whole store read
-        // for somebody who is not known.
+        // A position beyond the head is invented, or older than a restore. An anonymous caller may
+        // not have the whole store read.
         if next > head || is_far && stream.caller.require_known("read the past").is_err() {
             stream.reset(head);
         }
         Ok(stream)
     }
 
-    /// The right to have one more stream open, of events or of what an execution writes.
+    /// Takes one of the [`STREAMS_MAX`] permits, for a stream of events or of output.
     pub(crate) fn stream_permit(&self) -> Result<OwnedSemaphorePermit, Problem> {
         Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
-            let detail = format!("{STREAMS_MAX} streams are open, which is all there may be");
+            let detail = format!("all {STREAMS_MAX} streams are in use; try again later");
             Problem {
                 retry_after_ms: Some(1_000),
                 ..Problem::new(Code::Busy, detail)
@@ -202,8 +184,8 @@ impl Service {
 }
 
 impl Stream {
-    /// The next thing to tell; `None` when the server stops.
-    pub async fn next(&mut self) -> Option<Result<StreamItem, Problem>> {
+    /// Waits for the next item; `None` when the server stops.
+    pub(crate) async fn next(&mut self) -> Option<Result<StreamItem, Problem>> {
         loop {
             if let Some(item) = self.ready.pop_front() {
                 return Some(Ok(item));
@@ -219,8 +201,8 @@ impl Stream {
         }
     }
 
-    /// Reads on, from the store or as it is published. Cancellation loses nothing: `next` moves
-    /// only after the last wait.
+    /// Reads more items, from the store or as they are published. Cancellation-safe: `next` moves
+    /// only after the last await.
     async fn more(&mut self) -> Result<(), Problem> {
         if self.next < self.history_until {
             return self.history().await;
@@ -228,7 +210,7 @@ impl Stream {
         let live = tokio::select! {
             live = self.live.recv() => live,
             resize = resize(self.resizes.as_mut()) => {
-                self.pass(resize);
+                self.push_resize(resize);
                 return Ok(());
             }
         };
@@ -246,11 +228,10 @@ impl Stream {
         Ok(())
     }
 
-    /// Tells a limit that was changed. What a slow follower has lost is not told again, and without
-    /// an agent there will be no more.
-    fn pass(&mut self, resize: Result<Arc<Resize>, RecvError>) {
+    /// A slow client misses some changes. The channel closes when the agent ends.
+    fn push_resize(&mut self, resize: Result<Arc<Resize>, RecvError>) {
         match resize {
-            Ok(resize) => self.ready.push_back(StreamItem::Passing {
+            Ok(resize) => self.ready.push_back(StreamItem::Live {
                 name: market::stream::RESIZED,
                 event: market::stream::resized(&resize),
             }),
@@ -304,7 +285,7 @@ impl Stream {
         self.known = 0;
     }
 
-    /// Goes on after what is committed now, and says so.
+    /// Skips to `head` and sends a reset.
     fn reset(&mut self, head: u64) {
         (self.next, self.history_until, self.known) = (head, head, 0);
         self.ready.push_back(StreamItem::Reset {
@@ -313,7 +294,6 @@ impl Stream {
     }
 }
 
-/// What is wrong with a kind or name of events.
 fn wrong_kind(kind: &str) -> Option<FieldError> {
     let first = kind.split('.').next().unwrap_or_default();
     let kinds = stream_kinds();
@@ -329,7 +309,7 @@ fn wrong_kind(kind: &str) -> Option<FieldError> {
     })
 }
 
-/// The next limit that is changed; never, where nobody shares CPU.
+/// Never resolves without a market.
 async fn resize(resizes: Option<&mut Receiver<Arc<Resize>>>) -> Result<Arc<Resize>, RecvError> {
     match resizes {
         Some(resizes) => resizes.recv().await,
@@ -337,7 +317,7 @@ async fn resize(resizes: Option<&mut Receiver<Arc<Resize>>>) -> Result<Arc<Resiz
     }
 }
 
-/// A chunk of the history; `None` where it was pruned.
+/// Reads a chunk of the history; `None` if it was pruned.
 fn read_events(reader: &dyn Reader, from: u64) -> Result<Option<Vec<Fact>>, Problem> {
     let kept = reader
         .records(from, HISTORY_CHUNK)
@@ -381,7 +361,6 @@ fn item(seq: u64, index: u64, at: Instant, name: &'static str, notice: Notice) -
     }
 }
 
-/// The facts of an event, without what is absent.
 fn facts(data: &Data) -> Value {
     without_nulls(match data {
         // A number, a word or nothing: it can always be written.
@@ -391,7 +370,6 @@ fn facts(data: &Data) -> Value {
     })
 }
 
-/// The same without what is absent.
 pub(crate) fn without_nulls(mut value: Value) -> Value {
     if let Value::Object(fields) = &mut value {
         fields.retain(|_, value| !value.is_null());

@@ -1,4 +1,4 @@
-//! Why, when and who: the engine's explanation, as the caller may see it.
+//! Explanations by the engine, reduced to the parts that the caller may see.
 
 use bursar_client::api::{Explanation, Who};
 use bursar_client::{Code, Problem};
@@ -10,19 +10,17 @@ use super::{Answer, Service, last_record, sight};
 use crate::booking::{answers, bookings};
 use crate::caller::Caller;
 
-/// The kinds that can be explained.
 pub(crate) const EXPLAINED: &[Kind] = &[Kind::Booking, Kind::Limit];
 
 impl Service {
-    /// Explains a thing.
-    pub fn explain(
+    pub(crate) fn explain(
         &self,
         caller: &Caller,
         explained: &Reference,
     ) -> Result<Answer<Explanation>, Problem> {
         let now = self.ledger.now();
         let state = self.ledger.view().read();
-        let (told, who) = match explained {
+        let (explanation, who) = match explained {
             Reference::Booking(id) => {
                 let who = who(&state, id).filter(|who| caller.sees_tenant(&who.tenant));
                 let none = || bookings::no_booking(&state, caller, id);
@@ -35,22 +33,18 @@ impl Service {
             Reference::Limit(name) => {
                 let none = || sight::no_limit(&state, caller, name);
                 let declared = sight::limit(&state, caller, name).ok_or_else(none)?;
-                let told = explain::limit(&state, name, |counter| {
+                let explanation = explain::limit(&state, name, |counter| {
                     sight::sees_counter(&state, caller, &declared.limit, counter)
                 });
-                (told.ok_or_else(none)?, Vec::new())
+                (explanation.ok_or_else(none)?, Vec::new())
             }
             other => {
-                let detail = format!("{other} cannot be explained here");
+                let detail = format!("{other} cannot be explained; only bookings and limits can");
                 return Err(Problem::new(Code::NotFound, detail));
             }
         };
-        let body = answers::explanation(told, now, caller, who);
-        Ok(Answer {
-            status: 200,
-            record: last_record(&state),
-            body,
-        })
+        let body = answers::explanation(explanation, now, caller, who);
+        Ok(Answer::ok(last_record(&state), body))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whether commands are taken, what is counted, and who the caller is.
+//! Readiness, metrics, and the caller's identity.
 
 use bursar_client::api::Identity;
 use bursar_client::{Code, Problem};
@@ -7,21 +7,20 @@ use super::{Answer, Service, last_record, of_failure};
 use crate::caller::Caller;
 
 impl Service {
-    /// Whether commands are taken, and the store answers between two batches.
-    pub async fn ready(&self) -> Result<(), Problem> {
+    /// Checks that commands are accepted and that the store answers between two batches.
+    pub(crate) async fn ready(&self) -> Result<(), Problem> {
         if let Some(failure) = self.ledger.refuses() {
             return Err(of_failure(&failure));
         }
-        let asked = self.ledger.on_store(|committer| committer.head());
-        match tokio::time::timeout(super::READY_WITHIN, asked).await {
+        let head = self.ledger.on_store(|committer| committer.head());
+        match tokio::time::timeout(super::READY_WITHIN, head).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(failure)) => Err(of_failure(&failure)),
             Err(_) => Err(Problem::new(Code::Unavailable, "the store does not answer")),
         }
     }
 
-    /// Counters and gauges as text.
-    pub async fn metrics_text(&self) -> Result<String, Problem> {
+    pub(crate) async fn metrics_text(&self) -> Result<String, Problem> {
         let (ledger, metrics) = (self.ledger.clone(), self.metrics.clone());
         let since = self.info.leads_since;
         let node = self.market.as_ref().map(|agent| agent.view());
@@ -38,8 +37,7 @@ impl Service {
         }
     }
 
-    /// Who the caller is.
-    pub fn identity(&self, caller: &Caller) -> Answer<Identity> {
+    pub(crate) fn identity(&self, caller: &Caller) -> Answer<Identity> {
         let body = Identity {
             name: caller.name.to_string(),
             via: caller.via.word().to_owned(),
@@ -47,10 +45,6 @@ impl Service {
             tenants: caller.tenants.iter().cloned().collect(),
             expires_at: caller.expires,
         };
-        Answer {
-            status: 200,
-            record: last_record(&self.ledger.view().read()),
-            body,
-        }
+        Answer::ok(last_record(&self.ledger.view().read()), body)
     }
 }

@@ -1,4 +1,4 @@
-//! Proofs: records with all that shows that they are in the signed ledger.
+//! Proofs that records are in the signed ledger, and the files of the log.
 
 use bursar_client::api::Inclusion;
 use bursar_client::problem::FieldError;
@@ -22,25 +22,26 @@ use super::{Answer, Service, of_failure, sight, unreadable};
 use crate::booking::bookings;
 use crate::caller::Caller;
 
-/// What reading the bytes of records is called where it is refused.
+/// The action of reading stored records, for [`Caller::require_operate`].
 pub(crate) const READ_BYTES: &str = "read records as they are stored, with their fences,";
 
-/// A file of the log, and whether it will ever change.
 #[derive(Clone, Debug)]
-pub struct LogFile {
-    /// Its bytes.
-    pub bytes: Vec<u8>,
-    /// Whether it may be kept for ever.
-    pub is_final: bool,
+pub(crate) struct LogFile {
+    pub(crate) bytes: Vec<u8>,
+    /// True if clients may cache the file for ever.
+    pub(crate) is_final: bool,
 }
 
 impl Service {
-    /// The proof file of a record, a booking, a limit, a node, a pod or a token.
-    pub async fn proof(&self, caller: &Caller, object: &Reference) -> Result<String, Problem> {
+    pub(crate) async fn proof(
+        &self,
+        caller: &Caller,
+        object: &Reference,
+    ) -> Result<String, Problem> {
         self.may_prove(caller, object)?;
-        let keys = self.verifier_keys();
-        // Signing is the store's own work, once a second: it is only asked for where the newest
-        // checkpoint does not cover what is to be proven.
+        let keys = self.keys.verifiers();
+        // The store signs once a second by itself. An extra checkpoint is requested only if the
+        // newest one does not cover the records.
         let covered = self.try_prove(object, self.tree().await?).await?;
         let proof = if let Some(proof) = covered {
             proof
@@ -55,8 +56,7 @@ impl Service {
             .map_err(|error| Problem::new(Code::Internal, chain(&error)))
     }
 
-    /// The newest signed checkpoint.
-    pub async fn checkpoint(&self) -> Result<String, Problem> {
+    pub(crate) async fn checkpoint(&self) -> Result<String, Problem> {
         let note = self.read_store(|reader| {
             reader
                 .checkpoint(INTEGER_MAX)
@@ -66,28 +66,24 @@ impl Service {
         note.await?.ok_or_else(unsigned)
     }
 
-    /// That a record is under the newest checkpoint, shown by hashes alone.
-    pub async fn inclusion(&self, record: u64) -> Result<Answer<Inclusion>, Problem> {
-        let keys = self
-            .verifier_keys()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+    /// Proves with hashes alone that a record is under the newest checkpoint.
+    pub(crate) async fn inclusion(&self, record: u64) -> Result<Answer<Inclusion>, Problem> {
+        let keys = self.keys.verifiers();
+        let keys = keys.iter().map(ToString::to_string).collect();
         let builder = self.tree().await?;
         let read = self.read_store(move |reader| included(reader, &builder, record));
         let body = Inclusion {
             keys,
             ..read.await?
         };
-        Ok(Answer {
-            status: 200,
-            record: self.record(),
-            body,
-        })
+        Ok(Answer::ok(self.record(), body))
     }
 
-    /// A tile, or the records of one.
-    pub async fn log_file(&self, caller: &Caller, path: TilePath) -> Result<LogFile, Problem> {
+    pub(crate) async fn log_file(
+        &self,
+        caller: &Caller,
+        path: TilePath,
+    ) -> Result<LogFile, Problem> {
         if let TilePath::Entries(_) = path {
             caller.require_operate(READ_BYTES)?;
         }
@@ -99,9 +95,8 @@ impl Service {
         .await
     }
 
-    /// Refuses a caller that may not have the bytes of this object's records. They hold fences, so
-    /// they are for operators, and for the tenant of a booking; whether a record is all its own
-    /// [`Self::hide_others`] finds out.
+    /// Refuses a caller that may not read the bytes of an object's records. They contain fences, so
+    /// only operators and the tenant of a booking may. [`Self::hide_others`] checks each record.
     pub(crate) fn may_prove(&self, caller: &Caller, object: &Reference) -> Result<(), Problem> {
         match object {
             _ if caller.may_operate() => Ok(()),
@@ -120,8 +115,8 @@ impl Service {
         }
     }
 
-    /// A record is proven whole or not at all, and it may name what others hold: a release and
-    /// the next grants are one record.
+    /// Refuses a proof with a record that names bookings of others. A release and the grants that
+    /// follow are one record, and a proof contains the whole record.
     fn hide_others(&self, caller: &Caller, proof: &Proof) -> Result<(), Problem> {
         if caller.may_operate() {
             return Ok(());
@@ -140,13 +135,14 @@ impl Service {
         match proof.records.iter().find(|proven| !is_own(proven)) {
             None => Ok(()),
             Some(proven) => {
-                let what = format!("have record {} proven, which names others too,", proven.seq);
-                caller.require_operate(&what)
+                let seq = proven.seq;
+                let action = format!("read a proof of record {seq}, which names other tenants,");
+                caller.require_operate(&action)
             }
         }
     }
 
-    /// The proof under the newest checkpoint, if that covers all records of the object.
+    /// Creates a proof under the newest checkpoint; `None` if that does not cover all records.
     async fn try_prove(
         &self,
         object: &Reference,
@@ -167,7 +163,7 @@ impl Service {
         .await
     }
 
-    /// The tree over all records, under a checkpoint.
+    /// Signs a checkpoint over all records and returns their tree.
     pub(crate) async fn signed_tree(&self) -> Result<Builder, Problem> {
         let signed = self
             .ledger
@@ -186,27 +182,26 @@ impl Service {
     }
 }
 
-/// Why a text names nothing that records are about, in the words that every surface uses, with the
-/// fields that have its kind and its name.
+/// Creates the problem of a text that is not a [`Reference`]. `kind_field` and `name_field` are the
+/// fields of the request that hold its parts.
 pub(crate) fn no_subject(kind_field: &str, name_field: &str, error: &reference::Error) -> Problem {
-    let words = error.to_string();
+    let message = error.to_string();
     match error {
         reference::Error::Kind { kind, kinds } => {
             let kinds = kinds.iter().map(|kind| kind.word());
             Problem {
                 suggestion: nearest(kind, kinds),
-                errors: vec![FieldError::new(kind_field, words.clone())],
-                ..Problem::new(Code::NotFound, words)
+                errors: vec![FieldError::new(kind_field, message.clone())],
+                ..Problem::new(Code::NotFound, message)
             }
         }
         _ => Problem {
-            errors: vec![FieldError::new(name_field, words.clone())],
-            ..Problem::new(Code::Invalid, words)
+            errors: vec![FieldError::new(name_field, message.clone())],
+            ..Problem::new(Code::Invalid, message)
         },
     }
 }
 
-/// The records of an object, below `size`.
 fn find(
     reader: &dyn Reader,
     index: Option<&Index>,
@@ -217,11 +212,11 @@ fn find(
         .map_err(|error| unreadable(&error))?;
     if found.len() > PROOF_RECORDS_MAX {
         let detail =
-            format!("{object} has more than {PROOF_RECORDS_MAX} records, prove them one by one");
+            format!("{object} has more than {PROOF_RECORDS_MAX} records; prove them one by one");
         return Err(Problem::new(Code::TooLarge, detail));
     }
     match object {
-        // It is there, and has no payload.
+        // The record exists, but its payload was pruned.
         Reference::Record(seq) if found.is_empty() && *seq < size => Err(pruned(*seq)),
         _ if found.is_empty() => {
             let detail = format!("the ledger has no record of {object}");
@@ -238,7 +233,7 @@ fn prove(
     found: Vec<(u64, Vec<u8>)>,
     (size, checkpoint): (u64, String),
 ) -> Result<Proof, Problem> {
-    let internal = |what: String| Problem::new(Code::Internal, what);
+    let internal = |detail: String| Problem::new(Code::Internal, detail);
     let stored = StoredTiles(reader);
     let tiles = builder.over(&stored);
     let mut total = 0_usize;
@@ -272,7 +267,6 @@ fn prove(
     })
 }
 
-/// The hashes from a record up to the root of the newest checkpoint.
 fn included(reader: &dyn Reader, builder: &Builder, record: u64) -> Result<Inclusion, Problem> {
     let internal = |error: &dyn std::error::Error| Problem::new(Code::Internal, chain(error));
     let note = reader
@@ -289,8 +283,8 @@ fn included(reader: &dyn Reader, builder: &Builder, record: u64) -> Result<Inclu
     let width = u64::from(TILE_WIDTH);
     let tile = TileId::in_tree(0, record / width, size).ok_or_else(|| beyond(size))?;
     let leaves = tiles.tile(tile).map_err(|error| internal(&error))?;
-    let place = usize::try_from(record % width).ok();
-    let leaf = place.and_then(|place| leaves.get(place));
+    let index = usize::try_from(record % width).ok();
+    let leaf = index.and_then(|index| leaves.get(index));
     Ok(Inclusion {
         record,
         leaf: leaf.ok_or_else(|| beyond(size))?.to_string(),
@@ -301,7 +295,7 @@ fn included(reader: &dyn Reader, builder: &Builder, record: u64) -> Result<Inclu
     })
 }
 
-/// How many records a note of ours signs.
+/// The number of records under a checkpoint: its second line.
 fn size_of(note: &str) -> Option<u64> {
     note.lines().nth(1)?.parse().ok()
 }
@@ -325,30 +319,19 @@ fn pruned(seq: u64) -> Problem {
 }
 
 fn tile(reader: &dyn Reader, builder: &Builder, id: TileId) -> Result<LogFile, Problem> {
-    if let Some(hashes) = reader
-        .full_tile(full(id)?)
-        .map_err(|error| unreadable(&error))?
-    {
-        let hashes: Vec<Hash> = hashes.into_iter().take(usize::from(id.width())).collect();
-        return Ok(LogFile {
-            bytes: tile_bytes(&hashes),
-            is_final: true,
-        });
-    }
-    let hashes = builder.partial(id).ok_or_else(|| beyond(builder.size()))?;
-    let hashes: Vec<Hash> = hashes
-        .iter()
-        .copied()
-        .take(usize::from(id.width()))
-        .collect();
-    // A tile of a given width is the same for ever, only fewer will ask for it.
-    Ok(LogFile {
-        bytes: tile_bytes(&hashes),
-        is_final: false,
-    })
+    let full = TileId::full(id.level(), id.index())
+        .ok_or_else(|| Problem::new(Code::NotFound, "there is no such tile"))?;
+    let stored = reader.full_tile(full).map_err(|error| unreadable(&error))?;
+    // A partial tile never changes either, but clients soon ask for a wider one.
+    let is_final = stored.is_some();
+    let hashes = stored.or_else(|| Some(builder.partial(id)?.to_vec()));
+    let mut hashes = hashes.ok_or_else(|| beyond(builder.size()))?;
+    hashes.truncate(usize::from(id.width()));
+    let bytes = tile_bytes(&hashes);
+    Ok(LogFile { bytes, is_final })
 }
 
-/// The records of a tile, each with its length before it, as C2SP tlog-tiles has them.
+/// Reads the records of a tile, each after its length, in the format of C2SP tlog-tiles.
 fn entries(reader: &dyn Reader, builder: &Builder, id: TileId) -> Result<LogFile, Problem> {
     let first = id.index().saturating_mul(u64::from(TILE_WIDTH));
     let width = u64::from(id.width());
@@ -371,12 +354,7 @@ fn entries(reader: &dyn Reader, builder: &Builder, id: TileId) -> Result<LogFile
     })
 }
 
-fn full(id: TileId) -> Result<TileId, Problem> {
-    TileId::full(id.level(), id.index())
-        .ok_or_else(|| Problem::new(Code::NotFound, "there is no such tile"))
-}
-
 fn beyond(size: u64) -> Problem {
-    let detail = format!("there is no such tile of a ledger of {size} records");
+    let detail = format!("a ledger of {size} records has no such tile");
     Problem::new(Code::NotFound, detail)
 }

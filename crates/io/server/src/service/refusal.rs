@@ -1,5 +1,4 @@
-//! One table: which code the engine's refusals and the ledger's failures have. The words are the
-//! engine's.
+//! Problem codes of the engine's refusals and of the ledger's failures. The texts are the engine's.
 
 use bursar_client::{Code, Problem};
 use bursar_engine::explain::{held_by, refused};
@@ -10,11 +9,11 @@ use crate::booking::answers;
 use crate::caller::Caller;
 use crate::{booking, spine};
 
-/// When to ask again where nothing better is known.
+/// Time before a retry where no estimate is known.
 const RETRY_AFTER_MS: u64 = 1_000;
 
-/// The problem that a refusal of `command`, as of a record, is to this caller. Who holds and the
-/// nearest name are no part of the decision: they are read from `state`, which has that record.
+/// Creates the problem of a refusal, as the caller may see it. Holders and the nearest name are not
+/// part of the decision; they come from `state`, which includes `record`.
 pub(crate) fn of_refusal(
     state: &State,
     record: u64,
@@ -22,20 +21,20 @@ pub(crate) fn of_refusal(
     command: &Command,
     refusal: &Refusal,
 ) -> Problem {
-    let mut told = refused(state, command, refusal);
+    let mut why = refused(state, command, refusal);
     if booking::refusal::is_hidden(state, caller, command, refusal) {
-        told.detail.clear();
-        told.changes.truncate(1);
+        why.detail.clear();
+        why.changes.truncate(1);
     }
-    let detail = match told.detail.as_str() {
-        "" => told.headline,
-        detail => format!("{}: {detail}", told.headline),
+    let detail = match why.detail.as_str() {
+        "" => why.headline,
+        detail => format!("{}: {detail}", why.headline),
     };
     let mut problem = Problem {
-        changes: told.changes,
-        limits: told.limits.iter().map(answers::limit_use).collect(),
-        holders: answers::holders(&held_by(&told.holders, |tenant| caller.sees_tenant(tenant))),
-        retry_after_ms: told.when.and_then(|when| when.estimate_ms),
+        changes: why.changes,
+        limits: why.limits.iter().map(answers::limit_use).collect(),
+        holders: answers::holders(&held_by(&why.holders, |tenant| caller.sees_tenant(tenant))),
+        retry_after_ms: why.when.and_then(|when| when.estimate_ms),
         record: Some(record),
         ..Problem::new(code(refusal), detail)
     };
@@ -49,7 +48,7 @@ pub(crate) fn of_refusal(
     problem
 }
 
-/// The problem that a failure of the ledger is.
+/// Creates the problem of a failure of the ledger.
 pub fn of_failure(failure: &Failure) -> Problem {
     let (code, retry_after_ms) = match failure {
         Failure::Busy => (Code::Busy, Some(RETRY_AFTER_MS)),
@@ -62,8 +61,8 @@ pub fn of_failure(failure: &Failure) -> Problem {
         Failure::Internal => (Code::Internal, None),
     };
     let hint = match code {
-        Code::OutcomeUnknown => "; repeat the request with the same id, that is safe",
-        Code::StoreAway => "; the log of the server says where its records are",
+        Code::OutcomeUnknown => "; repeat the request with the same id, which is safe",
+        Code::StoreAway => "; the server's log names the file of its records",
         Code::DiskLow => "; only requests that free resources are accepted until there is space",
         _ => "",
     };
@@ -73,7 +72,6 @@ pub fn of_failure(failure: &Failure) -> Problem {
     }
 }
 
-/// Which code a refusal has.
 const fn code(refusal: &Refusal) -> Code {
     match refusal {
         Refusal::Booking(refusal) => booking::refusal::code(refusal),

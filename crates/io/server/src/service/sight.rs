@@ -1,4 +1,4 @@
-//! Whose the things of a state are: what [`Caller::sees`] is asked for every answer.
+//! Owners of the objects of a state, for [`Caller::sees`].
 
 use bursar_client::{Code, Problem};
 use bursar_engine::booking::book::CounterView;
@@ -11,7 +11,7 @@ use bursar_units::{BookingId, Instant, Label, ObjectName};
 use super::nearest::nearest;
 use crate::caller::{Caller, Owner};
 
-/// The limit of that name, if the caller may see it.
+/// Returns a limit, if the caller may see it.
 pub(crate) fn limit<'a>(
     state: &'a State,
     caller: &Caller,
@@ -21,13 +21,13 @@ pub(crate) fn limit<'a>(
     sees_limit(caller, &declared.limit).then_some(declared)
 }
 
-/// The limits that the caller may see, by name.
 pub(crate) fn limits<'a>(state: &'a State, caller: &Caller) -> impl Iterator<Item = &'a Declared> {
     let limits = state.bookings.limits();
     limits.filter(|declared| sees_limit(caller, &declared.limit))
 }
 
-/// There is no such limit, or the caller may not see it; the nearest it may see is told.
+/// Problem of a limit that does not exist or that the caller may not see. Suggests the nearest name
+/// that the caller may see.
 pub(crate) fn no_limit(state: &State, caller: &Caller, name: &ObjectName) -> Problem {
     let names = limits(state, caller).map(|declared| declared.limit.name.as_str());
     Problem {
@@ -36,9 +36,9 @@ pub(crate) fn no_limit(state: &State, caller: &Caller, name: &ObjectName) -> Pro
     }
 }
 
-/// Whether a caller sees a counter of a limit that it sees. A class that the limit names is shared.
-/// Names of other classes are made up by tenants: a caller sees those in which its own tenants hold
-/// or wait.
+/// Checks whether a caller sees a counter of a visible limit. A class that the limit names is
+/// shared. Other class names are invented by tenants: a caller sees those in which its own tenants
+/// hold or wait.
 pub(crate) fn sees_counter(
     state: &State,
     caller: &Caller,
@@ -57,20 +57,21 @@ pub(crate) fn sees_counter(
     }
 }
 
-/// Whether a caller sees what happened: to a booking its tenant does, the rest is the server's.
+/// Checks whether a caller sees an event. Events of a booking belong to its tenant, all others to
+/// the server.
 pub(crate) fn sees_event(state: &State, caller: &Caller, at: Instant, event: &Event) -> bool {
     let id = booking_of(event);
     let tenant = id.and_then(|id| tenant_at(state, at, id));
     caller.sees(tenant.as_ref().map_or(Owner::Server, Owner::Tenant))
 }
 
-/// Whether a caller may read a record as it is stored, with its fences: an operator, or the tenant
-/// of every booking that it names, where it tells of nothing else.
+/// Checks whether a caller may read a record as it is stored, with its fences. An operator may. A
+/// tenant may if the record names its own bookings and nothing else.
 pub(crate) fn may_read_bytes(state: &State, caller: &Caller, record: &Record) -> bool {
     let is_own = |at: Instant, id: &BookingId| {
         tenant_at(state, at, id).is_some_and(|tenant| caller.may_act_as(&tenant))
     };
-    let is_asked = match &record.command {
+    let is_own_command = match &record.command {
         Command::Spine(spine::Command::Tick { renewed, .. }) => {
             renewed.iter().all(|(id, _)| is_own(record.time, id))
         }
@@ -79,15 +80,15 @@ pub(crate) fn may_read_bytes(state: &State, caller: &Caller, record: &Record) ->
             id.is_some_and(|id| is_own(record.time, id))
         }
     };
-    let is_told = |(at, event): (Instant, &Event)| match event {
+    let is_own_event = |(at, event): (Instant, &Event)| match event {
         Event::Booking(BookingEvent::Unsettled { .. }) => true,
         event => booking_of(event).is_some_and(|id| is_own(at, id)),
     };
-    caller.may_operate() || is_asked && dated(record.time, &record.events).all(is_told)
+    caller.may_operate() || is_own_command && dated(record.time, &record.events).all(is_own_event)
 }
 
-/// The tenant of a booking at some time, as far as that is known: an id that was forgotten may
-/// have become another tenant's since.
+/// The tenant of a booking at a time; `None` if the id now belongs to a later booking, which may be
+/// another tenant's.
 fn tenant_at(state: &State, at: Instant, id: &BookingId) -> Option<Label> {
     let since = match state.bookings.standing(id)? {
         Standing::Queued { since, .. } => since,
@@ -105,7 +106,7 @@ fn booking_of(event: &Event) -> Option<&BookingId> {
     }
 }
 
-/// A limit of each tenant is shared: every tenant is under it. Its counters are not.
+/// A limit for each tenant is shared, because it applies to every tenant. Its counters are not.
 fn sees_limit(caller: &Caller, limit: &Limit) -> bool {
     caller.sees(match &limit.tenant {
         Some(Scope::Named(tenant)) => Owner::Tenant(tenant),
@@ -125,9 +126,9 @@ mod tests {
     use super::may_read_bytes;
     use crate::caller::Caller;
 
-    /// A record is read by its command too: these have no event that would tell of others.
+    /// The command counts too: these records have no events.
     #[test]
-    fn a_record_that_was_asked_about_something_else_is_no_tenants_own() {
+    fn a_tenant_may_not_read_a_record_whose_command_names_others() {
         let label = |text| Label::new(text).unwrap_or_else(|_| Caller::anonymous().name);
         let zeta = Some(Scope::Named(label("zeta")));
         let changes = ObjectName::new("zeta")

@@ -1,14 +1,13 @@
-//! What is declared: limits and nodes, one or many, read and changed.
+//! Reads and changes of declared objects: limits and nodes.
 
 mod changing;
 mod reading;
 
-use bursar_client::Problem;
 use bursar_client::api::ListAnswer;
 
-pub use changing::{Asked, Write};
+pub(crate) use changing::{ObjectChange, WriteOptions};
 
-/// One page of named things in the order of their names.
+/// Takes one page of items that are sorted by name.
 pub(crate) fn page<T>(
     all: impl Iterator<Item = T>,
     name: impl Fn(&T) -> &str,
@@ -25,14 +24,5 @@ pub(crate) fn page<T>(
         items,
         next_cursor,
         record,
-    }
-}
-
-/// There is no such thing; the nearest is told.
-fn no_such(kind: &str, name: &str, suggestion: Option<String>) -> Problem {
-    let detail = format!("no {kind} `{name}`");
-    Problem {
-        suggestion,
-        ..Problem::new(bursar_client::Code::NotFound, detail)
     }
 }

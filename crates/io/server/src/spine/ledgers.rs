@@ -1,4 +1,4 @@
-//! The ledger as its operator sees it: how it stands, its records, copies, pruning and keys.
+//! Operation of the ledger: status, records, copies, pruning and keys.
 
 mod chunks;
 mod records;
@@ -10,8 +10,9 @@ use bursar_client::api::{
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_engine::spine;
-use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
+use bursar_journal::checkpoint::Checkpoint;
 use bursar_ledger::data::RotateError;
+use bursar_ledger::intake::Outcome;
 use bursar_ledger::key::BOTH_SIGN;
 use bursar_ledger::maintain::{self, Prunable};
 use bursar_units::causes::chain;
@@ -19,18 +20,16 @@ use bursar_units::{BookingId, INTEGER_MAX};
 
 use crate::caller::Caller;
 use crate::service::refusal::of_refusal;
-use crate::service::{Answer, Mode, Service, last_record, of_failure, unreadable};
+use crate::service::{Answer, Service, WriteMode, last_record, of_failure, unreadable};
 
-pub use chunks::Chunks;
-pub use records::RecordFilter;
+pub(crate) use chunks::Chunks;
+pub(crate) use records::RecordFilter;
 
-/// Payloads that are blanked in one transaction.
-const BLANKED_MAX: u64 = 4_096;
+const ERASED_MAX: u64 = 4_096;
 
 impl Service {
-    /// How the ledger stands.
-    pub async fn status(&self) -> Result<Answer<LedgerStatus>, Problem> {
-        let keys = self.verifier_keys();
+    pub(crate) async fn status(&self) -> Result<Answer<LedgerStatus>, Problem> {
+        let keys = self.keys.verifiers();
         let note = self.read_store(|reader| {
             reader
                 .checkpoint(INTEGER_MAX)
@@ -63,31 +62,27 @@ impl Service {
             bytes,
             leads_since: Some(self.info.leads_since),
         };
-        Ok(Answer {
-            status: 200,
-            record,
-            body,
-        })
+        Ok(Answer::ok(record, body))
     }
 
-    /// Notes that whoever exported records has them safe, so that they may be pruned (L13). An
-    /// export that begins after what is noted leaves a gap, and is not counted.
-    pub async fn exported(
+    /// Notes that exported records are stored safely and may be pruned (L13). An export that leaves
+    /// a gap after the records noted before is not counted.
+    pub(crate) async fn exported(
         &self,
         caller: &Caller,
-        asked: ExportedRequest,
+        request: ExportedRequest,
     ) -> Result<Answer<ExportedAnswer>, Problem> {
-        caller.require_operate("say that the ledger was exported")?;
+        caller.require_operate("confirm an export of the ledger")?;
         let record = self.record();
-        if asked.below > record.saturating_add(1) {
-            let words = format!("is after the last record, {record}");
-            return Err(Problem::invalid(vec![FieldError::new("below", words)]));
+        if request.below > record.saturating_add(1) {
+            let message = format!("is after the last record, {record}");
+            return Err(Problem::invalid(vec![FieldError::new("below", message)]));
         }
         let noted = self.ledger.on_store(move |committer| {
             let known = committer.store().reader()?.exported()?;
-            if asked.from <= known {
-                committer.store().note_exported(asked.below)?;
-                return Ok(known.max(asked.below));
+            if request.from <= known {
+                committer.store().note_exported(request.below)?;
+                return Ok(known.max(request.below));
             }
             Ok(known)
         });
@@ -95,25 +90,21 @@ impl Service {
             .await
             .map_err(|failure| of_failure(&failure))?
             .map_err(|error: bursar_ledger::store::Error| unreadable(&error))?;
-        Ok(Answer {
-            status: 200,
-            record,
-            body: ExportedAnswer { below, record },
-        })
+        Ok(Answer::ok(record, ExportedAnswer { below, record }))
     }
 
-    /// Forgets payloads of records made before a time, as far as that may be (L13).
-    pub async fn prune(
+    /// Erases the payloads of records made before a time, as far as is allowed (L13).
+    pub(crate) async fn prune(
         &self,
         caller: &Caller,
-        asked: PruneRequest,
+        request: PruneRequest,
         idempotency: Option<BookingId>,
-        mode: Mode,
+        mode: WriteMode,
     ) -> Result<Answer<PruneAnswer>, Problem> {
         caller.require_operate("prune the ledger")?;
         let ledger = self.ledger.clone();
-        let found = self.read_store(move |reader| {
-            let below = maintain::first_at(reader, asked.before).map_err(|e| unreadable(&e))?;
+        let read = self.read_store(move |reader| {
+            let below = maintain::first_at(reader, request.before).map_err(|e| unreadable(&e))?;
             let (anchor, pruned_below) = {
                 let state = ledger.view().read();
                 (state.spine.anchor, state.spine.pruned_below)
@@ -121,79 +112,67 @@ impl Service {
             let prunable = maintain::prunable(reader, anchor).map_err(|e| unreadable(&e))?;
             Ok((below, prunable, pruned_below))
         });
-        let (wanted, prunable, pruned_below) = found.await?;
+        let (wanted, prunable, pruned_below) = read.await?;
+        // At least `pruned_below`: payloads recorded as pruned, but not erased then, are erased now.
         let below = wanted.min(prunable.below_max).max(pruned_below);
-        // What is on record as pruned but could not be blanked is blanked now.
         if below <= prunable.pruned && below < wanted {
             return Err(nothing_to_prune(wanted, &prunable));
         }
         let command = spine::Command::Prune { below, idempotency };
-        let record = self
-            .submit_or_plan(caller, &command.into(), mode)
-            .await?
-            .record;
+        let Outcome { record, .. } = self.submit_or_plan(caller, &command.into(), mode).await?;
         let pruned = match mode {
-            Mode::DryRun => below.saturating_sub(prunable.pruned),
-            Mode::Real => self.blank(prunable.pruned, below).await?,
+            WriteMode::DryRun => below.saturating_sub(prunable.pruned),
+            WriteMode::Real => self.erase(prunable.pruned, below).await?,
         };
-        let dry_run = (mode == Mode::DryRun).then_some(true);
-        Ok(Answer {
-            status: 200,
+        let body = PruneAnswer {
+            below,
+            pruned,
             record,
-            body: PruneAnswer {
-                below,
-                pruned,
-                record,
-                dry_run,
-            },
-        })
+            dry_run: (mode == WriteMode::DryRun).then_some(true),
+        };
+        Ok(Answer::ok(record, body))
     }
 
-    /// Blanks payloads in slices, so that batches of others come in between.
-    async fn blank(&self, from: u64, below: u64) -> Result<u64, Problem> {
-        let (mut next, mut blanked) = (from, 0);
+    /// Erases payloads in slices, so that batches are committed in between.
+    async fn erase(&self, from: u64, below: u64) -> Result<u64, Problem> {
+        let (mut next, mut erased) = (from, 0);
         while next < below {
-            next = next.saturating_add(BLANKED_MAX).min(below);
+            next = next.saturating_add(ERASED_MAX).min(below);
             let slice = self
                 .ledger
                 .on_store(move |committer| committer.store().prune(next));
-            blanked += slice
+            erased += slice
                 .await
                 .map_err(|failure| of_failure(&failure))?
                 .map_err(|error| unreadable(&error))?;
         }
-        Ok(blanked)
+        Ok(erased)
     }
 
-    /// Signs with a further key from now on (L11).
-    pub async fn rotate_key(
+    /// Signs with a new key from now on (L11).
+    pub(crate) async fn rotate_key(
         &self,
         caller: &Caller,
         idempotency: Option<BookingId>,
-        mode: Mode,
+        mode: WriteMode,
     ) -> Result<Answer<RotateKeyAnswer>, Problem> {
         caller.require_operate("rotate the signing key")?;
-        let former = self
-            .verifier_keys()
-            .first()
-            .map(ToString::to_string)
-            .unwrap_or_default();
+        let former = self.keys.verifiers().first().map(ToString::to_string);
+        let former = former.unwrap_or_default();
         let both_until = self.ledger.now().after(BOTH_SIGN);
-        if mode == Mode::DryRun {
-            let record = self.record();
-            let key = "(made when it is done)".to_owned();
+        let answer = |key, record, dry_run| {
             let body = RotateKeyAnswer {
                 key,
                 former,
                 both_until,
                 record,
-                dry_run: Some(true),
+                dry_run,
             };
-            return Ok(Answer {
-                status: 200,
-                record,
-                body,
-            });
+            Answer::ok(record, body)
+        };
+        if mode == WriteMode::DryRun {
+            let key = "(created by the real run)".to_owned();
+            return Ok(answer(key, self.record(), Some(true)));
         }
         let rotated = self
             .keys
@@ -203,7 +182,7 @@ impl Service {
             RotateError::Ledger(failure) => of_failure(&failure),
             RotateError::Key(error) => Problem::new(
                 Code::Unavailable,
-                format!("the new key could not be kept: {}", chain(&error)),
+                format!("the new key could not be stored: {}", chain(&error)),
             ),
         })?;
         let key = key.to_string();
@@ -217,24 +196,7 @@ impl Service {
                 &refusal,
             ));
         }
-        let record = outcome.record;
-        let body = RotateKeyAnswer {
-            key,
-            former,
-            both_until,
-            record,
-            dry_run: None,
-        };
-        Ok(Answer {
-            status: 200,
-            record,
-            body,
-        })
-    }
-
-    /// The keys that sign, newest first.
-    pub(crate) fn verifier_keys(&self) -> Vec<VerifierKey> {
-        self.keys.verifiers()
+        Ok(answer(key, outcome.record, None))
     }
 }
 
@@ -247,8 +209,8 @@ fn nothing_to_prune(wanted: u64, prunable: &Prunable) -> Problem {
         pruned: _,
     } = prunable;
     let detail = format!(
-        "nothing may be pruned below record {wanted}: {anchored} records are in an anchored \
-         snapshot, {signed} are signed, {exported} are exported, so {below_max} may go"
+        "no further record below {wanted} may be pruned: {anchored} records are in an anchored \
+         snapshot, {signed} are signed, {exported} are exported, so {below_max} may be pruned"
     );
     Problem {
         changes: vec![

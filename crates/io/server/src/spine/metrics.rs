@@ -13,7 +13,6 @@ struct LaneLabel {
     lane: &'static str,
 }
 
-/// Adds gauges of the ledger, and of the commands that wait in its lanes.
 pub(crate) fn register(registry: &mut Registry, state: &State, lanes: (usize, usize)) {
     let mut one = |name: &str, help: &str, value: u64| {
         let gauge = Gauge::<u64, AtomicU64>::default();
@@ -23,7 +22,7 @@ pub(crate) fn register(registry: &mut Registry, state: &State, lanes: (usize, us
     one("ledger_records", "Records of the ledger", state.spine.head);
     one(
         "ledger_pruned_records",
-        "Records whose payload was forgotten",
+        "Records whose payload was pruned",
         state.spine.pruned_below,
     );
     let intake = Family::<LaneLabel, Gauge<u64, AtomicU64>>::default();
@@ -32,5 +31,5 @@ pub(crate) fn register(registry: &mut Registry, state: &State, lanes: (usize, us
             .get_or_create(&LaneLabel { lane })
             .set(u64::try_from(waiting).unwrap_or(u64::MAX));
     }
-    registry.register("intake_waiting", "Commands that wait to be decided", intake);
+    registry.register("intake_waiting", "Commands waiting to be decided", intake);
 }

@@ -7,7 +7,6 @@ use bursar_engine::spine::Refusal;
 
 use crate::service::nearest::nearest;
 
-/// Which code a refusal has.
 pub(crate) const fn code(refusal: &Refusal) -> Code {
     match refusal {
         Refusal::NoSuchToken { .. } | Refusal::NoSuchNode { .. } => Code::NotFound,
@@ -19,7 +18,6 @@ pub(crate) const fn code(refusal: &Refusal) -> Code {
     }
 }
 
-/// Adds what programs want to know beyond the words.
 pub(crate) fn add_facts(problem: &mut Problem, state: &State, refusal: &Refusal) {
     match refusal {
         Refusal::NoSuchToken { name } => {

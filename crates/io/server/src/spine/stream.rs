@@ -4,7 +4,6 @@ use bursar_client::api::instant;
 use bursar_engine::spine::Data;
 use serde_json::{Value, json};
 
-/// The facts of an event; null where there is none.
 pub(crate) fn facts(data: &Data) -> Value {
     match data {
         Data::Node(capacity) => json!({

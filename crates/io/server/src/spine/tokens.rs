@@ -1,4 +1,4 @@
-//! Tokens: made once, shown once, kept as hashes (design 80, 4.6).
+//! Tokens. A secret is shown once; the ledger has only its hash.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -18,51 +18,46 @@ use bursar_units::{BookingId, Instant, Label, Millis, ObjectName};
 use crate::auth::SECRET_PREFIX;
 use crate::caller::Caller;
 use crate::service::refusal::of_refusal;
-use crate::service::{Answer, Mode, Service, last_record};
+use crate::service::{Answer, Service, WriteMode, last_record};
 use crate::spine::declared::page;
 
-/// How long a token is good where nobody says.
 const EXPIRES_DEFAULT: Millis = Millis::from_hours(90 * 24);
 
-/// Secrets that are known until they are forgotten: a day, and so many.
+/// Secrets of recent requests with an idempotency key, for [`KEYS_KEPT`], at most [`SECRETS_MAX`].
 #[derive(Default)]
-pub(crate) struct Made(Mutex<VecDeque<One>>);
+pub(crate) struct SecretCache(Mutex<VecDeque<CachedSecret>>);
 
-struct One {
+struct CachedSecret {
     by: Label,
     key: BookingId,
-    asked: TokenRequest,
+    request: TokenRequest,
     secret: String,
     at: Instant,
 }
 
-/// Secrets that are known at once.
-const MADE_MAX: usize = 1_000;
+const SECRETS_MAX: usize = 1_000;
 
 impl Service {
-    /// Lets somebody in; the secret is in this answer and nowhere else. A repeat under the same
-    /// key is answered alike while this process lives: only it still knows the secret.
-    pub async fn create_token(
+    /// Creates a token. Its secret is only in this answer. A repeat with the same key gets the same
+    /// answer from the same process, which keeps the secret in memory.
+    pub(crate) async fn create_token(
         &self,
         caller: &Caller,
-        asked: TokenRequest,
+        request: TokenRequest,
         key: Option<BookingId>,
-        mode: Mode,
+        mode: WriteMode,
     ) -> Result<Answer<TokenCreated>, Problem> {
         caller.require_operate("create tokens")?;
         let now = self.ledger.now();
-        if mode == Mode::DryRun {
-            let token = token(asked, "", now)?;
+        if mode == WriteMode::DryRun {
+            let token = token(request, "", now)?;
             let command = spine::Command::CreateToken(token.clone());
-            let record = self
-                .submit_or_plan(caller, &command.into(), mode)
-                .await?
-                .record;
-            // The secret of a token that is not made would open nothing.
+            let Outcome { record, .. } = self.submit_or_plan(caller, &command.into(), mode).await?;
+            // A dry run has no secret.
             return Ok(created(&token, now, String::new(), record, Some(true)));
         }
-        let secret = self.made.secret(caller, key, &asked, now)?;
-        let token = token(asked, &secret, now)?;
+        let secret = self.secrets.secret(caller, key, &request, now)?;
+        let token = token(request, &secret, now)?;
         if let Some((present, made_at)) = self.present_token(&token) {
             return Ok(created(&present, made_at, secret, self.record(), None));
         }
@@ -72,21 +67,20 @@ impl Service {
         Ok(created(&token, made_at, secret, record, None))
     }
 
-    /// The token of this very secret, if it was made before.
+    /// Returns the token with the same secret, if it exists.
     fn present_token(&self, token: &Token) -> Option<(Token, Instant)> {
         let state = self.ledger.view().read();
         let mut all = state.spine.tokens.iter();
-        let is_it = |(present, _): &(&Token, Instant)| present.sha256 == token.sha256;
-        all.find(is_it)
+        let is_same = |(present, _): &(&Token, Instant)| present.sha256 == token.sha256;
+        all.find(is_same)
             .map(|(present, made_at)| (present.clone(), made_at))
     }
 
-    /// Shuts somebody out.
-    pub async fn revoke_token(
+    pub(crate) async fn revoke_token(
         &self,
         caller: &Caller,
         name: ObjectName,
-        mode: Mode,
+        mode: WriteMode,
     ) -> Result<Answer<ApplyAnswer>, Problem> {
         caller.require_operate("revoke tokens")?;
         let command = spine::Command::RevokeToken { name: name.clone() };
@@ -97,20 +91,15 @@ impl Service {
             fields: Vec::new(),
             effect: None,
         };
-        let dry_run = (mode == Mode::DryRun).then_some(true);
-        Ok(Answer {
-            status: 200,
+        let body = ApplyAnswer {
+            results: vec![change],
             record,
-            body: ApplyAnswer {
-                results: vec![change],
-                record,
-                dry_run,
-            },
-        })
+            dry_run: (mode == WriteMode::DryRun).then_some(true),
+        };
+        Ok(Answer::ok(record, body))
     }
 
-    /// All tokens, without their secrets.
-    pub fn tokens(
+    pub(crate) fn tokens(
         &self,
         caller: &Caller,
         limit: usize,
@@ -125,23 +114,19 @@ impl Service {
             .iter()
             .map(|(token, created)| shown(token, created));
         let body = page(all, |token| token.name.as_str(), limit, cursor, record);
-        Ok(Answer {
-            status: 200,
-            record,
-            body,
-        })
+        Ok(Answer::ok(record, body))
     }
 
-    /// A command of the spine, done or tried out; a refusal is a problem.
+    /// Submits or plans a command of the spine; a refusal becomes a problem.
     pub(crate) async fn submit_or_plan(
         &self,
         caller: &Caller,
         command: &Command,
-        mode: Mode,
+        mode: WriteMode,
     ) -> Result<Outcome, Problem> {
         let outcome = match mode {
-            Mode::Real => self.submit_one(caller, command.clone()).await?,
-            Mode::DryRun => self.plan(command).0,
+            WriteMode::Real => self.submit_one(caller, command.clone()).await?,
+            WriteMode::DryRun => self.plan(command).0,
         };
         match &outcome.result {
             Ok(_) => Ok(outcome),
@@ -156,37 +141,37 @@ impl Service {
     }
 }
 
-impl Made {
-    /// A new secret, or the one that was made for the same request under the same key.
+impl SecretCache {
+    /// Returns the secret of an earlier request with the same key, or a new one.
     fn secret(
         &self,
         caller: &Caller,
         key: Option<BookingId>,
-        asked: &TokenRequest,
+        request: &TokenRequest,
         now: Instant,
     ) -> Result<String, Problem> {
         let Some(key) = key else { return secret() };
-        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        made.retain(|one| now < one.at.after(KEYS_KEPT));
-        if let Some(one) = made
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.retain(|one| now < one.at.after(KEYS_KEPT));
+        if let Some(one) = cached
             .iter()
             .find(|one| one.by == caller.name && one.key == key)
         {
-            if one.asked == *asked {
+            if one.request == *request {
                 return Ok(one.secret.clone());
             }
-            let detail = format!("key `{key}` was sent with another token before");
+            let detail = format!("key `{key}` was used for another token before");
             return Err(Problem::new(Code::IdReused, detail));
         }
         let secret = secret()?;
-        if made.len() == MADE_MAX {
-            made.pop_front();
+        if cached.len() == SECRETS_MAX {
+            cached.pop_front();
         }
-        let (by, asked) = (caller.name.clone(), asked.clone());
-        made.push_back(One {
+        let (by, request) = (caller.name.clone(), request.clone());
+        cached.push_back(CachedSecret {
             by,
             key,
-            asked,
+            request,
             secret: secret.clone(),
             at: now,
         });
@@ -214,17 +199,16 @@ fn created(
     }
 }
 
-fn token(asked: TokenRequest, secret: &str, now: Instant) -> Result<Token, Problem> {
-    let lifetime = asked.lifetime().map_err(|wrong| {
-        let error = FieldError::new("expires", wrong);
-        Problem::invalid(vec![error])
-    })?;
+fn token(request: TokenRequest, secret: &str, now: Instant) -> Result<Token, Problem> {
+    let lifetime = request
+        .lifetime()
+        .map_err(|wrong| Problem::invalid(vec![FieldError::new("expires", wrong)]))?;
     let expires = lifetime.unwrap_or(EXPIRES_DEFAULT);
     Ok(Token {
-        name: asked.name,
+        name: request.name,
         sha256: sha256(secret.as_bytes()),
-        roles: asked.roles.into_iter().collect(),
-        tenants: asked.tenants.into_iter().collect(),
+        roles: request.roles.into_iter().collect(),
+        tenants: request.tenants.into_iter().collect(),
         expires: now.after(expires),
         created: None,
     })
@@ -234,7 +218,6 @@ fn secret() -> Result<String, Problem> {
     Ok(format!("{SECRET_PREFIX}{}", random_digits()?))
 }
 
-/// A name that nothing else has.
 pub(crate) fn random_name(prefix: &str) -> Result<String, Problem> {
     Ok(format!("{prefix}-{}", random_digits()?))
 }
@@ -242,10 +225,8 @@ pub(crate) fn random_name(prefix: &str) -> Result<String, Problem> {
 fn random_digits() -> Result<String, Problem> {
     let mut bytes = [0_u8; HASH_BYTES];
     getrandom::fill(&mut bytes).map_err(|error| {
-        Problem::new(
-            Code::Internal,
-            format!("the system gave no random bytes: {error}"),
-        )
+        let detail = format!("the system gave no random bytes: {error}");
+        Problem::new(Code::Internal, detail)
     })?;
     Ok(Hash(bytes).to_string())
 }

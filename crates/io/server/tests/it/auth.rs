@@ -1,4 +1,4 @@
-//! Who may: every role, tenant and kind of connection.
+//! Authorization: every role, tenant and kind of connection.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use serde_json::json;
 
 use crate::world::{Reply, World, caller, send, user, viewer};
 
-/// The local socket of a server that runs as user 7, with this user at its other end.
+/// A peer of the Unix socket of a server that runs as user 7.
 fn socket(uid: u32) -> Peer {
     Peer::socket(User { uid, gid: 100 }, 7)
 }
 
-/// A request over a connection of some kind, with a token or without.
+/// Sends a request over a kind of connection, with or without a token.
 async fn over(
     world: &World,
     anonymous: Anonymous,
@@ -52,7 +52,7 @@ const WRITE: (&str, &str, &str) = (
 );
 
 #[tokio::test(start_paused = true)]
-async fn where_one_comes_from_says_what_one_may() {
+async fn the_role_of_a_caller_follows_from_its_connection() {
     let world = World::new();
     let status = async |anonymous, peer, request| {
         over(&world, anonymous, peer, None, request)
@@ -64,14 +64,14 @@ async fn where_one_comes_from_says_what_one_may() {
     assert_eq!(status(Anonymous::Read, Peer::Loopback, WRITE).await, 403);
     assert_eq!(status(Anonymous::None, Peer::Loopback, READ).await, 401);
     assert_eq!(
-        status(Anonymous::Read, Peer::Beyond, READ).await,
+        status(Anonymous::Read, Peer::Remote, READ).await,
         401,
-        "nobody from beyond without a token"
+        "a remote caller needs a token"
     );
     assert_eq!(
         status(Anonymous::None, socket(7), WRITE).await,
         201,
-        "who runs the server operates"
+        "the server's own user is an operator"
     );
     assert_eq!(
         status(Anonymous::None, socket(0), WRITE).await,
@@ -81,7 +81,7 @@ async fn where_one_comes_from_says_what_one_may() {
     assert_eq!(
         status(Anonymous::None, socket(8), WRITE).await,
         403,
-        "others act as themselves"
+        "other users act as their own tenant"
     );
     let own = ("PUT", "/v1/bookings/own", r#"{"class":"python"}"#);
     assert_eq!(status(Anonymous::None, socket(654_321), own).await, 201);
@@ -89,7 +89,7 @@ async fn where_one_comes_from_says_what_one_may() {
     assert_eq!(own["tenant"], "uid-654321", "the tenant is the user's name");
     for open in ["/healthz", "/readyz", "/problems/busy", "/openapi.json"] {
         assert_eq!(
-            status(Anonymous::None, Peer::Beyond, ("GET", open, "")).await,
+            status(Anonymous::None, Peer::Remote, ("GET", open, "")).await,
             200,
             "{open}"
         );
@@ -97,7 +97,7 @@ async fn where_one_comes_from_says_what_one_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_good_until_it_expires_or_is_revoked_and_never_falls_back() {
+async fn a_token_works_until_it_expires_or_is_revoked_and_never_falls_back() {
     let world = World::new();
     let secret = token(&world, "app", r#"["use"]"#, r#"["acme"]"#).await;
     let with = async |secret: &str, request| {
@@ -208,11 +208,11 @@ async fn a_caller_can_neither_act_as_a_tenant_it_was_not_given_nor_see_its_booki
     assert_eq!(
         near["suggestion"],
         json!(null),
-        "a name is not given away as the nearest"
+        "a hidden name is not suggested"
     );
     let listed = world.ask_as(app(), "GET", "/v1/bookings", "").await.json();
     assert_eq!(listed["items"], json!([]));
-    // A booking that this very request tries to overwrite stays hidden too.
+    // A booking stays hidden from a request that tries to overwrite it.
     let taken = world
         .ask_as(app(), "PUT", "/v1/bookings/theirs", r#"{"class":"python"}"#)
         .await;
@@ -231,7 +231,7 @@ async fn a_caller_can_neither_act_as_a_tenant_it_was_not_given_nor_see_its_booki
         .map(|r| r["status"].clone())
         .collect();
     assert_eq!(json!(status), json!([404, 201, 409]), "{results:#}");
-    // Asking for somebody's id first does not make it one's own.
+    // Reserving the id of another tenant in the same batch does not make it the caller's.
     let batch = json!({"operations":[{"op":"reserve","id":"theirs","class":"python"},
         {"op":"release","id":"theirs","fence":fence},{"op":"cancel","id":"theirs"},
         {"op":"renew","id":"theirs","fence":fence}]});
@@ -253,7 +253,7 @@ async fn a_caller_can_neither_act_as_a_tenant_it_was_not_given_nor_see_its_booki
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_that_was_rebound_to_loopback_reads_nothing() {
+async fn a_dns_rebinding_page_reads_nothing() {
     let world = World::new();
     let router = router(
         Arc::clone(&world.service),
@@ -355,7 +355,7 @@ async fn a_viewer_sees_everything_but_fences_and_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_matrix_of_roles_and_routes() {
+async fn each_role_reaches_exactly_its_routes() {
     let world = World::new();
     world.grant("a", "python", "acme").await;
     let limit = crate::world::limit_body("new", r#"{"class":"new","slots":1}"#);
@@ -363,7 +363,7 @@ async fn the_matrix_of_roles_and_routes() {
     let force = r#"{"force":true,"reason":"stuck"}"#;
     let token = r#"{"name":"t","roles":["view"]}"#;
     let prune = r#"{"before":"2026-01-01T00:00:00Z"}"#;
-    // Method, address, body, then who gets in: view, use, operate.
+    // Method, address, body, then whether each role is allowed: view, use, operate.
     let matrix: [(&str, &str, &str, [bool; 3]); 28] = [
         ("GET", "/v1/bookings", "", [true, true, true]),
         ("GET", "/v1/bookings/a", "", [true, true, true]),
@@ -469,7 +469,7 @@ async fn the_matrix_of_roles_and_routes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_that_is_left_out_is_the_only_one_there_is() {
+async fn a_missing_tenant_is_the_callers_only_one() {
     let world = World::new();
     let body = r#"{"class":"python"}"#;
     let of = async |caller: Caller, id: &str| {
@@ -501,7 +501,7 @@ async fn a_tenant_that_is_left_out_is_the_only_one_there_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_is_asked_for_again_under_its_key_is_the_same_token() {
+async fn a_repeated_key_returns_the_same_token() {
     let world = World::new();
     let router = world.router(crate::world::operator());
     let ask = async |key: &str, body: &'static str| {

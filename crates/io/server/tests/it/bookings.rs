@@ -1,4 +1,4 @@
-//! Reserve, look, renew, release, cancel, batch, list.
+//! Reserve, read, renew, release, cancel, batch, list.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn a_slot_is_granted_renewed_released_once_and_remembered() {
         .json();
     assert_eq!(
         seen["expiresAt"], "2026-11-16T10:01:30.000Z",
-        "evidence shows at once"
+        "a renewal is visible at once"
     );
     assert_eq!(seen["held"], true);
     assert_eq!(
@@ -70,7 +70,7 @@ async fn a_slot_is_granted_renewed_released_once_and_remembered() {
         .await;
     assert_eq!(again.status, 200);
     assert_eq!(again.json()["applied"], false);
-    assert_eq!(again.json()["exitCode"], 7, "the first outcome answers");
+    assert_eq!(again.json()["exitCode"], 7, "the first outcome is kept");
 
     let stale = world
         .ask("POST", "/v1/bookings/job-1/renew", r#"{"fence":1}"#)
@@ -112,7 +112,7 @@ async fn a_full_limit_refuses_with_numbers_and_holders_or_queues() {
     assert_eq!(
         as_acme.json()["holders"],
         json!([{"tenant":"acme","slots":1},{"others":1,"slots":1}]),
-        "a caller with `use` alone is not told who others are"
+        "a caller with `use` alone does not see the names of others"
     );
 
     let wait = r#"{"class":"python","tenant":"acme","waitMs":60000}"#;
@@ -136,7 +136,7 @@ async fn a_full_limit_refuses_with_numbers_and_holders_or_queues() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_that_waits_returns_when_the_booking_is_granted_or_the_wait_is_over() {
+async fn a_long_poll_returns_at_the_grant_or_when_its_wait_is_over() {
     let world = World::new();
     world
         .limit("python", r#"{"class":"python","slots":1}"#)
@@ -146,12 +146,12 @@ async fn a_look_that_waits_returns_when_the_booking_is_granted_or_the_wait_is_ov
     world.ask("PUT", "/v1/bookings/b", wait).await;
 
     let begun = tokio::time::Instant::now();
-    let looked = world.ask("GET", "/v1/bookings/b?wait=10s", "").await.json();
-    assert_eq!(looked["state"], "queued");
+    let answer = world.ask("GET", "/v1/bookings/b?wait=10s", "").await.json();
+    assert_eq!(answer["state"], "queued");
     assert_eq!(
         begun.elapsed().as_secs(),
         10,
-        "it waited as long as it was asked to"
+        "it waited for the whole time"
     );
 
     let release = async {
@@ -160,8 +160,8 @@ async fn a_look_that_waits_returns_when_the_booking_is_granted_or_the_wait_is_ov
         world.ask("POST", "/v1/bookings/a/release", &body).await
     };
     let begun = tokio::time::Instant::now();
-    let (looked, _) = tokio::join!(world.ask("GET", "/v1/bookings/b?wait=1m", ""), release);
-    assert_eq!(looked.json()["state"], "granted");
+    let (answer, _) = tokio::join!(world.ask("GET", "/v1/bookings/b?wait=1m", ""), release);
+    assert_eq!(answer.json()["state"], "granted");
     assert_eq!(
         begun.elapsed().as_secs(),
         3,
@@ -217,7 +217,7 @@ async fn a_batch_is_decided_in_order_and_each_operation_has_its_own_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_answers_as_the_real_thing_would_and_changes_nothing() {
+async fn a_dry_run_answers_like_the_real_write_and_changes_nothing() {
     let world = World::new();
     let before = world.service.record();
     let body = r#"{"class":"python","tenant":"acme"}"#;
@@ -251,8 +251,8 @@ async fn a_list_is_paged_filtered_and_complete() {
     }
     let all = ids(&world, "").await;
     assert_eq!(all.len(), 25);
-    assert_eq!(all[0], "job-00", "those that live come by id");
-    assert_eq!(all[15], "job-24", "then those that ended, newest first");
+    assert_eq!(all[0], "job-00", "live bookings come by id");
+    assert_eq!(all[15], "job-24", "then ended bookings, newest first");
     assert_eq!(ids(&world, "&class=python&state=ended").await.len(), 5);
     assert_eq!(ids(&world, "&language=rust&status=active").await.len(), 7);
     assert_eq!(ids(&world, "&id=job-03").await, ["job-03"]);
@@ -277,7 +277,7 @@ async fn a_list_is_paged_filtered_and_complete() {
     assert_eq!(typo["errors"][0]["suggestion"], "did you mean `tenant`?");
 }
 
-/// All ids of a list, three a page.
+/// Reads all ids of a list, three per page.
 async fn ids(world: &World, filter: &str) -> Vec<String> {
     let (mut all, mut cursor) = (Vec::new(), String::new());
     loop {
@@ -299,7 +299,7 @@ async fn ids(world: &World, filter: &str) -> Vec<String> {
 /// Method: both requests are decided in one batch, so the view has the grant when the first of them
 /// is answered.
 #[tokio::test(start_paused = true)]
-async fn an_answer_tells_what_its_command_decided_and_not_what_followed() {
+async fn an_answer_shows_the_decision_and_not_later_changes() {
     let world = World::new();
     world.limit("one", r#"{"class":"python","slots":1}"#).await;
     let fence = world.grant("holds", "python", "acme").await;
@@ -321,7 +321,7 @@ async fn an_answer_tells_what_its_command_decided_and_not_what_followed() {
     assert!(record(&queued) < record(&freed));
     let seen = world.ask("GET", "/v1/bookings/waits", "").await.json();
     assert_eq!(seen["state"], "granted");
-    // A repeat tells what is so by then.
+    // A repeat shows the current state.
     let again = world.ask("PUT", "/v1/bookings/waits", waits).await;
     assert_eq!(
         (again.status.as_u16(), &again.json()["fence"]),

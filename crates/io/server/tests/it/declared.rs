@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::world::{World, limit_body, user};
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_changes_live_and_the_dry_run_tells_the_same() {
+async fn a_limit_changes_at_once_and_its_dry_run_answers_the_same() {
     let world = World::new();
     let created = world
         .limit("python", r#"{"class":"python","slots":1}"#)
@@ -71,7 +71,7 @@ async fn a_limit_changes_live_and_the_dry_run_tells_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn if_match_changes_only_what_the_caller_saw() {
+async fn if_match_refuses_another_version() {
     let world = World::new();
     let seen = world.ask("GET", "/v1/limits/default", "").await.json();
     let version = seen["metadata"]["resourceVersion"]
@@ -158,30 +158,30 @@ async fn an_apply_is_all_or_none_and_names_every_mistake() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_explanation_is_the_engines_and_hides_whom_the_caller_may_not_see() {
+async fn an_explanation_hides_holders_the_caller_may_not_see() {
     let world = World::new();
     world
         .limit("tenants", r#"{"tenant":"each","slots":64}"#)
         .await;
     world.grant("a", "python", "acme").await;
-    let told = world.ask("GET", "/v1/explain/booking/a", "").await.json();
+    let explained = world.ask("GET", "/v1/explain/booking/a", "").await.json();
     assert!(
-        told["headline"]
+        explained["headline"]
             .as_str()
             .unwrap()
             .starts_with("a holds 1 python slot"),
-        "{told:#}"
+        "{explained:#}"
     );
-    assert_eq!(told["who"][0]["tenant"], "acme");
+    assert_eq!(explained["who"][0]["tenant"], "acme");
     world
         .ask_as(user(&["zeta"]), "GET", "/v1/explain/booking/a", "")
         .await
         .is_problem("not-found");
-    let told = world
+    let explained = world
         .ask_as(user(&["zeta"]), "GET", "/v1/explain/limit/tenants", "")
         .await
         .json();
-    assert_eq!(told["headline"], "limit tenants is open: 0/64 in use");
+    assert_eq!(explained["headline"], "limit tenants is open: 0/64 in use");
     assert_eq!(
         world
             .ask("GET", "/v1/explain/limit/tenants", "")

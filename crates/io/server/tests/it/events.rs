@@ -1,4 +1,4 @@
-//! The stream: resumable without loss or repeat, filtered, bounded, alive.
+//! The stream of events: resuming without loss or repeat, filters, limits and keep-alive.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::world::{World, operator, user};
 
-/// A follower in process.
+/// An in-process client of the stream.
 pub(crate) struct Follower {
     body: Body,
     buffer: String,
@@ -41,7 +41,7 @@ impl Follower {
         }
     }
 
-    /// The next block that is not a comment.
+    /// Reads the next block that is not a comment.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         loop {
             let block = self.block().await?;
@@ -85,7 +85,7 @@ async fn work(world: &World, from: u64, to: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_that_breaks_off_and_resumes_misses_nothing_and_hears_nothing_twice() {
+async fn a_resumed_stream_has_no_loss_and_no_repeat() {
     let world = World::new();
     let router = world.router(operator());
     work(&world, 0, 50).await;
@@ -128,11 +128,11 @@ async fn a_follower_that_breaks_off_and_resumes_misses_nothing_and_hears_nothing
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_that_lags_far_behind_reads_the_store_and_misses_nothing() {
+async fn a_slow_stream_reads_the_store_and_misses_nothing() {
     let world = World::new();
     let router = world.router(operator());
     let mut follower = Follower::new(&router, "?kinds=booking.granted", None).await;
-    // More batches than the stream keeps for anyone.
+    // More batches than the broadcast channel keeps.
     work(&world, 0, 1_200).await;
     for n in 0..1_200 {
         let event = follower.next().await.unwrap();
@@ -144,7 +144,7 @@ async fn a_follower_that_lags_far_behind_reads_the_store_and_misses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_hears_only_what_it_may_see_and_asked_for() {
+async fn a_stream_has_only_wanted_events_the_caller_may_see() {
     let world = World::new();
     let hear = async |caller: Caller, query: &str, count: usize| {
         let mut follower = Follower::new(&world.router(caller), query, None).await;
@@ -195,7 +195,7 @@ async fn a_caller_hears_only_what_it_may_see_and_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_position_that_is_not_there_is_reset_once_and_the_stream_goes_on() {
+async fn an_unknown_position_is_reset_once_and_the_stream_continues() {
     let world = World::new();
     let router = world.router(operator());
     for (query, last) in [("?from=999999", None), ("", Some("999999.3"))] {
@@ -217,7 +217,7 @@ async fn a_position_that_is_not_there_is_reset_once_and_the_stream_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_stream_says_that_it_lives_and_ends_when_the_server_stops() {
+async fn a_quiet_stream_sends_comments_and_ends_when_the_server_stops() {
     let world = World::new();
     let mut follower = Follower::new(&world.router(operator()), "", None).await;
     assert_eq!(follower.block().await.unwrap(), ": bursar");

@@ -1,4 +1,4 @@
-//! `/v1/executions`: submit, look, cancel, list, read what was written, and keep secrets.
+//! `/v1/executions`: submit, read, cancel, list, output and secrets.
 
 mod listing;
 mod output;
@@ -26,8 +26,8 @@ use serde_json::{Value, json};
 
 use crate::world::{Reply, World, caller, user, viewer};
 
-/// An executor that keeps and shows what the test says and runs nothing: what becomes of
-/// executions the test tells the ledger itself.
+/// An executor that stores programs and output and runs nothing. The test submits the results of
+/// executions itself.
 #[derive(Default)]
 pub(crate) struct Paper {
     works: Mutex<Vec<Work>>,
@@ -48,7 +48,7 @@ impl Executor for Paper {
         Ok(Life::Nothing)
     }
 
-    /// The place at which it is kept, or would be.
+    /// The index at which the work is or would be stored.
     fn digest(&self, work: &Work) -> Hash {
         let works = self.works.lock().unwrap();
         let known = works.iter().position(|kept| kept == work);
@@ -120,8 +120,8 @@ fn name(id: &str) -> BookingId {
     BookingId::new(id).unwrap()
 }
 
-/// What the runner would say.
-async fn found(world: &World, command: Command) {
+/// Submits a result, as the runner would.
+async fn submit_result(world: &World, command: Command) {
     let by = Label::new("bursar").unwrap();
     let outcomes = world
         .service
@@ -133,12 +133,12 @@ async fn found(world: &World, command: Command) {
 
 async fn started(world: &World, id: &str) {
     let (id, isolation) = (name(id), Isolation::Cgroup);
-    found(world, Command::Started { id, isolation }).await;
+    submit_result(world, Command::Started { id, isolation }).await;
 }
 
 async fn exited(world: &World, id: &str, exit: Exit) {
     let id = name(id);
-    found(world, Command::Exited { id, exit }).await;
+    submit_result(world, Command::Exited { id, exit }).await;
 }
 
 async fn put(world: &World, id: &str, body: &str) -> Reply {
@@ -264,7 +264,7 @@ async fn an_execution_goes_from_its_slot_through_its_process_to_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_booking_of_the_same_id_is_the_seeds_allocation_and_tells_how_the_work_goes() {
+async fn the_booking_of_an_execution_shows_its_course() {
     let (world, _) = world();
     submit(&world, "job").await;
     started(&world, "job").await;
@@ -403,12 +403,9 @@ async fn a_cancel_is_applied_once_wherever_the_execution_is() {
         .ask("POST", "/v1/bookings/first/cancel", "")
         .await
         .json();
-    assert_eq!(
-        by_booking["applied"], false,
-        "the same by its booking's address"
-    );
+    assert_eq!(by_booking["applied"], false, "the same through its booking");
     for attempt in 1..=10 {
-        found(
+        submit_result(
             &world,
             Command::StopFailed {
                 id: name("first"),
@@ -428,7 +425,7 @@ async fn a_cancel_is_applied_once_wherever_the_execution_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_that_waits_returns_with_the_next_state_or_when_the_wait_is_over() {
+async fn a_long_poll_returns_with_the_next_state_or_when_its_wait_is_over() {
     let (world, _) = world();
     submit(&world, "job").await;
     let look = |wait: &str| {
@@ -450,7 +447,7 @@ async fn a_look_that_waits_returns_with_the_next_state_or_when_the_wait_is_over(
     assert_eq!(
         before.elapsed().as_secs(),
         0,
-        "what has ended changes no more"
+        "an ended execution does not change"
     );
     look("6m").await.is_problem("invalid");
 }
@@ -512,7 +509,7 @@ async fn wrong_bodies_are_refused_with_all_their_mistakes() {
     let works = paper.works.lock().unwrap();
     assert!(
         works.iter().all(|work| work.command == "a"),
-        "only what could run was kept"
+        "only valid programs were stored"
     );
 }
 
@@ -553,7 +550,7 @@ async fn a_retry_is_a_new_execution_that_names_one_that_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_changes_nothing_and_keeps_nothing() {
+async fn a_dry_run_changes_nothing_and_stores_nothing() {
     let (world, paper) = world();
     let body = r#"{"class":"python","tenant":"acme","command":"true"}"#;
     let record = world.service.record();
@@ -583,7 +580,7 @@ async fn a_dry_run_changes_nothing_and_keeps_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stranger_finds_nothing_and_a_viewer_neither_fence_nor_output() {
+async fn another_tenant_sees_nothing_and_a_viewer_neither_fence_nor_output() {
     let (world, paper) = world();
     submit(&world, "job").await;
     paper.write("job", "stdout", "hello");
@@ -632,7 +629,7 @@ async fn a_stranger_finds_nothing_and_a_viewer_neither_fence_nor_output() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_on_the_socket_has_its_work_run_as_itself_or_as_the_server() {
+async fn an_execution_runs_as_the_user_of_the_socket_or_of_the_server() {
     let (world, paper) = world();
     let ada = User {
         uid: 1000,
@@ -653,11 +650,11 @@ async fn whoever_is_on_the_socket_has_its_work_run_as_itself_or_as_the_server() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_runs_nothing_or_cannot_keep_work_takes_none() {
+async fn executions_are_refused_without_an_executor_or_storage() {
     let body = r#"{"class":"python","tenant":"acme","command":"true"}"#;
     let without = World::new();
     let problem = put(&without, "job", body).await.is_problem("unavailable");
-    assert_eq!(problem["detail"], "this server runs nothing");
+    assert_eq!(problem["detail"], "this server does not run executions");
     let full = Paper {
         is_full: true,
         ..Paper::default()
@@ -670,7 +667,7 @@ async fn a_server_that_runs_nothing_or_cannot_keep_work_takes_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plain_booking_is_no_execution() {
+async fn a_plain_booking_is_not_an_execution() {
     let (world, _) = world();
     world.grant("plain", "python", "acme").await;
     for (method, path) in [
@@ -698,11 +695,11 @@ async fn the_explanation_has_the_saga() {
     let (world, _) = world();
     submit(&world, "job").await;
     cancel(&world, "job").await;
-    let told = world.ask("GET", "/v1/explain/booking/job", "").await.json();
-    assert_eq!(told["state"], "stopping");
-    assert_eq!(states(&told["saga"]["steps"])[3], ("create", "failed"));
+    let explained = world.ask("GET", "/v1/explain/booking/job", "").await.json();
+    assert_eq!(explained["state"], "stopping");
+    assert_eq!(states(&explained["saga"]["steps"])[3], ("create", "failed"));
     assert_eq!(
-        states(&told["saga"]["compensations"])[0],
+        states(&explained["saga"]["compensations"])[0],
         ("delete-process", "active")
     );
     world.grant("plain", "python", "acme").await;
@@ -714,7 +711,7 @@ async fn the_explanation_has_the_saga() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_the_null_executor_a_flood_ends_and_holds_nothing() {
+async fn many_executions_end_and_free_their_slots() {
     let executor: Arc<dyn Executor> = Arc::new(Null::default());
     let world = World::executing(Arc::clone(&executor));
     world
@@ -750,7 +747,7 @@ async fn with_the_null_executor_a_flood_ends_and_holds_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_client_speaks_the_same_words() {
+async fn the_client_reads_what_the_server_sends() {
     let (world, paper) = world();
     let router = world.router(crate::world::operator());
     let client = Client::new(Transport::within(router), Options::usual());
@@ -777,6 +774,6 @@ async fn the_client_speaks_the_same_words() {
     let listed = client.all_executions(&query).await.unwrap();
     assert_eq!(listed.items.len(), 1);
     assert_eq!(client.execution(&id).await.unwrap().course.signal, Some(15));
-    let told = client.explain("booking", "job").await.unwrap();
-    assert_eq!(told.saga.unwrap().steps.len(), 6);
+    let explained = client.explain("booking", "job").await.unwrap();
+    assert_eq!(explained.saga.unwrap().steps.len(), 6);
 }

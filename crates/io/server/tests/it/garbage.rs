@@ -1,11 +1,11 @@
-//! Seeded mutations of good requests: never a panic, never a 500, always a problem or an answer.
+//! Seeded mutations of valid requests: never a panic or a 500, always a problem or an answer.
 
 use axum::body::Body;
 use http::{Method, Request, Uri};
 
 use crate::world::{World, limit_body, operator, send};
 
-/// A small generator, so that a failing seed can be repeated.
+/// A small random number generator, so that a failing seed can be repeated.
 struct Dice(u64);
 
 impl Dice {
@@ -124,8 +124,8 @@ async fn mutated_requests_never_give_500_and_every_refusal_is_a_problem() {
         }
         dice.mutate(&mut body);
         bursar_server::fuzz::fuzz_target(&body);
-        // What is no address at all never gets past the reader of HTTP; what waits for a record
-        // that never comes is tested elsewhere.
+        // Text that is not a URI never passes the HTTP parser. Waits for a record that never comes
+        // are tested elsewhere.
         let Ok(uri) = Uri::try_from(path.clone()) else {
             continue;
         };
@@ -135,7 +135,7 @@ async fn mutated_requests_never_give_500_and_every_refusal_is_a_problem() {
         {
             continue;
         }
-        let said = format!(
+        let request_text = format!(
             "round {round}: {method} {uri} {}",
             String::from_utf8_lossy(&body)
         );
@@ -146,13 +146,13 @@ async fn mutated_requests_never_give_500_and_every_refusal_is_a_problem() {
             continue;
         };
         let reply = send(&router, request).await;
-        assert_ne!(reply.status, 500, "{said}");
+        assert_ne!(reply.status, 500, "{request_text}");
         if reply.status.as_u16() >= 400 {
             assert_eq!(
                 reply.headers["content-type"], "application/problem+json",
-                "{said}"
+                "{request_text}"
             );
-            assert!(reply.json()["code"].is_string(), "{said}");
+            assert!(reply.json()["code"].is_string(), "{request_text}");
         }
     }
 }

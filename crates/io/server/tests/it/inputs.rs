@@ -1,14 +1,13 @@
-//! What requests may hold, and the words for what they may not: every mistake at once, in our own
-//! sentences.
+//! Invalid requests: every mistake is reported in one answer, without texts of parsers.
 
 use bursar_client::api::{BookingRequest, Operation};
-use bursar_server::service::Mode;
+use bursar_server::service::WriteMode;
 use bursar_units::{BookingId, Label};
 use serde_json::{Value, json};
 
 use crate::world::{World, limit_body, operator, user};
 
-/// What is said of each mistake of a refused request.
+/// Field and message of each mistake.
 fn sentences(problem: &Value) -> Vec<String> {
     let errors = problem["errors"].as_array().unwrap();
     let sentence = |error: &Value| {
@@ -21,7 +20,7 @@ fn sentences(problem: &Value) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_is_no_body_and_no_operation() {
+async fn a_body_or_operation_that_is_a_list_is_refused() {
     let world = World::new();
     let operation = r#"{"op":"reserve","id":"a","class":"python","tenant":"acme"}"#;
     let limit = limit_body("python", r#"{"slots":7}"#);
@@ -67,7 +66,7 @@ async fn a_list_is_no_body_and_no_operation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_tenant_is_told_with_the_other_mistakes() {
+async fn a_missing_tenant_is_reported_with_the_other_mistakes() {
     let world = World::new();
     let ask = |path: &'static str, body: &'static str| {
         let caller = user(&["acme", "zeta"]);
@@ -91,20 +90,20 @@ async fn a_missing_tenant_is_told_with_the_other_mistakes() {
         assert!(detail.contains(field), "{detail}");
     }
     let problem = ask("/v1/executions/a", "{}").await;
-    let said = sentences(&problem).join("\n");
+    let text = sentences(&problem).join("\n");
     for field in [
         "class is missing",
         "command is missing",
         "tenant is missing",
     ] {
-        assert!(said.contains(field), "{said}");
+        assert!(text.contains(field), "{text}");
     }
     let named = ask("/v1/bookings/a", r#"{"tenant":"a b"}"#).await;
     assert_eq!(sentences(&named).len(), 2, "{named:#}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_wrong_parameters_are_told_at_once_in_our_own_words() {
+async fn all_wrong_parameters_are_reported_together_without_parser_texts() {
     let world = World::new();
     for (path, expected) in [
         (
@@ -131,16 +130,16 @@ async fn all_wrong_parameters_are_told_at_once_in_our_own_words() {
             "/v1/records?from=-1&limit=0&raw=maybe",
             vec![
                 "from must be a whole number from 0",
-                "raw is neither `true` nor `false`",
+                "raw must be `true` or `false`",
                 "limit must be a whole number from 1 to 1000",
             ],
         ),
         (
             "/v1/executions/a/logs?stream=both&from=x&follow=5",
             vec![
-                "stream is neither `stdout` nor `stderr`",
+                "stream must be `stdout` or `stderr`",
                 "from must be a whole number from 0",
-                "follow is neither `true` nor `false`",
+                "follow must be `true` or `false`",
             ],
         ),
         (
@@ -160,7 +159,7 @@ async fn all_wrong_parameters_are_told_at_once_in_our_own_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_label_that_cannot_be_seen_whole_is_refused_and_an_old_one_is_still_read() {
+async fn a_label_with_invisible_characters_is_refused_but_an_old_one_is_still_read() {
     let world = World::new();
     let hidden = "ac\u{202e}me";
     let message = "has the invisible character U+202E; leave it out";
@@ -197,7 +196,7 @@ async fn a_label_that_cannot_be_seen_whole_is_refused_and_an_old_one_is_still_re
     let limit = limit_body("a", &json!({"class": hidden, "tenant": hidden}).to_string());
     let problem = world.ask("PUT", "/v1/limits/a", &limit).await;
     assert_eq!(sentences(&problem.is_problem("invalid")).len(), 2);
-    // As an earlier version took it.
+    // As an earlier version accepted it.
     let label = Label::new(hidden).unwrap();
     let request = BookingRequest {
         tenant: Some(label.clone()),
@@ -207,7 +206,7 @@ async fn a_label_that_cannot_be_seen_whole_is_refused_and_an_old_one_is_still_re
     let old = Operation::Reserve { id, request };
     world
         .service
-        .operate(&operator(), old, Mode::Real)
+        .operate(&operator(), old, WriteMode::Real)
         .await
         .unwrap();
     for path in [

@@ -29,7 +29,7 @@ async fn work(world: &World, count: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_proof_verifies_offline_and_is_about_what_was_asked() {
+async fn a_proof_verifies_offline_and_names_its_object() {
     let world = World::new();
     world
         .limit("python", r#"{"class":"python","slots":7}"#)
@@ -66,9 +66,9 @@ async fn a_proof_verifies_offline_and_is_about_what_was_asked() {
         .is_problem("not-found");
 }
 
-/// Method: the same names are asked of proofs, of the search and of the function that both use.
+/// Method: the same names are given to proofs, to the search and to the function that both use.
 #[tokio::test(start_paused = true)]
-async fn proofs_and_searches_take_the_same_subjects_and_refuse_others_in_the_same_words() {
+async fn proofs_and_searches_accept_and_refuse_the_same_objects() {
     let world = World::new();
     world.limit("python", r#"{"class":"py","slots":7}"#).await;
     world.grant("job-1", "py", "victim").await;
@@ -115,7 +115,7 @@ async fn proofs_and_searches_take_the_same_subjects_and_refuse_others_in_the_sam
     }
 }
 
-/// Method: the same questions without an index, after each commit to one, and with a damaged one.
+/// Method: the same requests without an index, after each commit to one, and with a damaged one.
 #[tokio::test(start_paused = true)]
 async fn proofs_and_pages_of_records_are_the_same_with_and_without_an_index() {
     let directory = tempfile::tempdir().unwrap();
@@ -128,7 +128,7 @@ async fn proofs_and_pages_of_records_are_the_same_with_and_without_an_index() {
     world
         .limit("python", r#"{"class":"python","slots":9}"#)
         .await;
-    // Its proof signs a checkpoint over all records, so that none is made later.
+    // This proof signs a checkpoint over all records, so that no later one is signed.
     let last = format!("/v1/proofs/record/{}", world.service.record());
     assert_eq!(world.ask("GET", &last, "").await.status, 200);
     let scanned = answers(&world).await;
@@ -153,7 +153,7 @@ async fn proofs_and_pages_of_records_are_the_same_with_and_without_an_index() {
 
 /// Method: the last of more records than are read for a page.
 #[tokio::test(start_paused = true)]
-async fn a_search_by_the_index_is_one_page_however_many_records_there_are() {
+async fn a_search_with_an_index_needs_one_page_in_any_ledger() {
     let directory = tempfile::tempdir().unwrap();
     let index = Index::of(directory.path(), LEDGER, 0);
     let world = World::indexed(index.clone());
@@ -193,7 +193,7 @@ const ABOUT: [&str; 5] = [
     "node/nobody",
 ];
 
-/// All pages of some searches in several sizes, then some proofs.
+/// Reads all pages of some searches with several page sizes, then some proofs.
 async fn answers(world: &World) -> Vec<String> {
     let mut answers = Vec::new();
     for (about, limit) in ABOUT
@@ -223,7 +223,7 @@ async fn answers(world: &World) -> Vec<String> {
     answers
 }
 
-/// The same, by the rule: a page ends behind its last record if it is full, else at the head.
+/// Naive oracle of [`answers`]: a full page ends after its last record, any other at the head.
 fn naive(world: &World) -> Vec<String> {
     let reader = world.store.reader().unwrap();
     let kept = reader.records(0, usize::MAX).unwrap();
@@ -271,9 +271,9 @@ fn naive(world: &World) -> Vec<String> {
     answers
 }
 
-/// Method: the ledger is on its three threads, where a checkpoint is signed each second only.
+/// Method: the ledger runs on its three threads, where a checkpoint is signed only once a second.
 #[tokio::test]
-async fn an_export_is_signed_to_its_last_record_whenever_it_is_asked_for() {
+async fn an_export_is_signed_up_to_its_last_record() {
     let world = World::threaded();
     for number in 0..3 {
         world.grant(&format!("a-{number}"), "python", "acme").await;
@@ -288,7 +288,7 @@ async fn an_export_is_signed_to_its_last_record_whenever_it_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_sees_only_its_own_has_only_its_own_proven() {
+async fn a_tenant_gets_proofs_of_its_own_records_only() {
     let world = World::new();
     world
         .limit("python", r#"{"class":"python","slots":1}"#)
@@ -300,7 +300,7 @@ async fn a_caller_that_sees_only_its_own_has_only_its_own_proven() {
         .ask_as(user(&["acme"]), "GET", "/v1/proofs/booking/mine", "")
         .await;
     assert_eq!(Proof::parse(&proof.text()).unwrap().records.len(), 1);
-    // The record of the release grants the other's booking too.
+    // The record of the release also grants the booking of another tenant.
     world
         .ask(
             "POST",
@@ -319,7 +319,7 @@ async fn a_caller_that_sees_only_its_own_has_only_its_own_proven() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_log_is_what_its_checkpoint_signs_and_full_tiles_may_be_kept() {
+async fn tiles_match_the_checkpoint_and_full_ones_may_be_cached() {
     let world = World::new();
     work(&world, 200).await;
     let key = key(&world).await;
@@ -385,14 +385,14 @@ async fn records_are_sentences_paged_and_by_object() {
         .ask("GET", "/v1/records?object=booking/job-4", "")
         .await
         .json();
-    let said: Vec<_> = own["items"]
+    let summaries: Vec<_> = own["items"]
         .as_array()
         .unwrap()
         .iter()
         .map(|item| item["summary"][0].clone())
         .collect();
-    assert_eq!(said.len(), 2, "{own:#}");
-    assert_eq!(said[0], "job-4 granted: 1 python slot for acme");
+    assert_eq!(summaries.len(), 2, "{own:#}");
+    assert_eq!(summaries[0], "job-4 granted: 1 python slot for acme");
     let last = world.service.record();
     let tail = world
         .ask("GET", &format!("/v1/records?from={last}"), "")
@@ -408,10 +408,10 @@ async fn records_are_sentences_paged_and_by_object() {
         .is_problem("invalid");
 }
 
-/// Method: a record comes after the checkpoint each time; a second that ends just then is why there
-/// are several tries.
+/// Method: a record follows the checkpoint each time. There are several tries, because the regular
+/// checkpoint of each second may come in between.
 #[tokio::test]
-async fn what_the_newest_checkpoint_covers_is_proven_without_signing_another() {
+async fn a_proof_under_the_newest_checkpoint_signs_no_other() {
     let world = World::threaded();
     world
         .limit("python", r#"{"class":"python","slots":99}"#)
@@ -438,7 +438,7 @@ async fn what_the_newest_checkpoint_covers_is_proven_without_signing_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_export_holds_every_record_and_is_noted_once_it_is_said_to_be_safe() {
+async fn an_export_has_every_record_and_is_noted_when_confirmed() {
     let world = World::new();
     work(&world, 300).await;
     let export = world.ask("GET", "/v1/ledger/export", "").await;
@@ -487,7 +487,7 @@ async fn an_export_holds_every_record_and_is_noted_once_it_is_said_to_be_safe() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_further_key_signs_beside_the_old_one_and_a_repeat_is_one_action() {
+async fn a_new_key_signs_beside_the_old_one_and_a_repeat_is_one_action() {
     let world = World::new();
     let old = key(&world).await;
     let rotate = async || {
@@ -504,7 +504,7 @@ async fn a_further_key_signs_beside_the_old_one_and_a_repeat_is_one_action() {
     assert_eq!(
         rotate().await["key"],
         rotated["key"],
-        "a repeat is no further rotation"
+        "a repeat does not rotate again"
     );
     world.grant("a", "python", "acme").await;
     world.ask("GET", "/v1/proofs/record/0", "").await;
@@ -513,7 +513,7 @@ async fn a_further_key_signs_beside_the_old_one_and_a_repeat_is_one_action() {
     assert!(Checkpoint::open(&note, &new).is_ok() && Checkpoint::open(&note, &old).is_ok());
 }
 
-/// The records of a bundle of entries, each behind its size in two bytes.
+/// Splits a bundle into its entries, each of which follows its size in two bytes.
 fn entries_of(mut bundle: &[u8]) -> Vec<&[u8]> {
     let mut records = Vec::new();
     while let Some((size, rest)) = bundle.split_first_chunk::<2>() {

@@ -1,4 +1,4 @@
-//! Real connections: TCP and the socket, slow and vanished clients, floods, and the end.
+//! Real connections: TCP and the socket, slow and vanished clients, floods, and the stop.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -64,9 +64,9 @@ fn request(method: &str, path: &str, body: &str) -> String {
     )
 }
 
-/// Sends one request and reads all that comes back.
+/// Sends one request and reads the whole answer.
 async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> String {
-    // A server that closes at once may do so before all is written.
+    // The server may close before the whole request is written.
     let _closed = stream.write_all(request.as_bytes()).await;
     let mut answer = Vec::new();
     let _reset = stream.read_to_end(&mut answer).await;
@@ -74,10 +74,10 @@ async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) ->
 }
 
 #[tokio::test]
-async fn loopback_may_look_and_the_socket_knows_its_user() {
+async fn loopback_may_read_and_the_socket_knows_its_user() {
     let server = Server::start(None).await;
-    let looked = talk(server.tcp().await, &request("GET", "/v1/bookings", "")).await;
-    assert!(looked.starts_with("HTTP/1.1 200"), "{looked}");
+    let answer = talk(server.tcp().await, &request("GET", "/v1/bookings", "")).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let body = r#"{"class":"python"}"#;
     let refused = talk(server.tcp().await, &request("PUT", "/v1/bookings/a", body)).await;
     assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
@@ -111,12 +111,12 @@ async fn requests_may_be_pipelined_and_are_answered_in_order() {
 }
 
 #[tokio::test]
-async fn connections_past_the_limit_are_told_busy_and_those_inside_go_on() {
+async fn connections_over_the_limit_are_answered_busy_and_open_ones_continue() {
     let server = Server::start(Some(4)).await;
     let mut inside = Vec::new();
     for _ in 0..4 {
         let mut stream = server.tcp().await;
-        // Answered once, so it is surely counted.
+        // After one answer it is certainly counted.
         stream
             .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
             .await
@@ -125,17 +125,17 @@ async fn connections_past_the_limit_are_told_busy_and_those_inside_go_on() {
         inside.push(stream);
     }
     for _ in 0..40 {
-        let told = talk(server.tcp().await, &request("GET", "/healthz", "")).await;
+        let answer = talk(server.tcp().await, &request("GET", "/healthz", "")).await;
         assert!(
-            told.is_empty()
-                || (told.starts_with("HTTP/1.1 503") && told.contains(r#""code":"busy""#)),
-            "{told}"
+            answer.is_empty()
+                || (answer.starts_with("HTTP/1.1 503") && answer.contains(r#""code":"busy""#)),
+            "{answer}"
         );
     }
-    let told = talk(server.tcp().await, &request("GET", "/healthz", "")).await;
-    assert!(told.contains("retry-after: 1"), "{told}");
+    let answer = talk(server.tcp().await, &request("GET", "/healthz", "")).await;
+    assert!(answer.contains("retry-after: 1"), "{answer}");
     drop(inside.pop());
-    // The place comes free when the server has noticed; until then one is told to try again.
+    // The connection is free when the server has seen its end; until then the answer is `busy`.
     let in_again = async {
         while !talk(server.tcp().await, &request("GET", "/healthz", ""))
             .await
@@ -148,7 +148,7 @@ async fn connections_past_the_limit_are_told_busy_and_those_inside_go_on() {
 }
 
 #[tokio::test]
-async fn a_client_that_vanishes_is_forgotten_and_what_it_asked_is_done() {
+async fn the_request_of_a_vanished_client_is_still_done() {
     let server = Server::start(Some(2)).await;
     for n in 0..20 {
         let body = r#"{"class":"python"}"#;
@@ -175,10 +175,10 @@ async fn a_client_that_vanishes_is_forgotten_and_what_it_asked_is_done() {
     }
 }
 
-/// Method: the only connection asks for more than its socket holds, reads one byte, and its token is
-/// revoked. Nobody else comes in before it is closed.
+/// Method: the only allowed connection requests more than its socket buffers, reads one byte, and
+/// its token is revoked. No other connection is accepted until it is closed.
 #[tokio::test]
-async fn an_answer_that_nobody_reads_ends_with_its_right() {
+async fn an_answer_that_is_not_read_ends_with_its_token() {
     for path in ["/v1/events?from=0", "/v1/ledger/export"] {
         let server = Server::start(Some(1)).await;
         fill(&server.world).await;
@@ -202,18 +202,18 @@ async fn an_answer_that_nobody_reads_ends_with_its_right() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        // A second, and time for a busy machine; readers that stall are closed after 30 s anyway.
+        // One second, and time for a busy machine; stalled clients are closed after 30 s anyway.
         let closed = tokio::time::timeout(Duration::from_secs(10), closed).await;
         assert!(closed.is_ok(), "{path}");
         let mut rest = Vec::new();
         let _reset = socket.read_to_end(&mut rest).await;
         let rest = String::from_utf8_lossy(&rest);
-        // Broken off in the middle, for there was no room to say anything.
+        // Aborted in the middle, because the socket had no room for a last message.
         assert!(!rest.contains("signed-out") && !rest.ends_with("\r\n0\r\n\r\n"));
     }
 }
 
-/// Writes more records than a socket holds.
+/// Writes more records than a socket buffers.
 async fn fill(world: &World) {
     for batch in 0..4 {
         let operation = |n: u32| {
@@ -229,7 +229,7 @@ async fn fill(world: &World) {
     }
 }
 
-/// Waits until a socket has so much to read that no more comes.
+/// Waits until the receive buffer of a socket is full.
 async fn full(socket: &UnixStream) {
     let (mut waiting, mut same) = (0, 0);
     while same < 10 {
@@ -245,7 +245,7 @@ async fn full(socket: &UnixStream) {
 }
 
 #[tokio::test]
-async fn a_garbled_head_is_refused_and_the_server_goes_on() {
+async fn a_garbled_head_is_refused_and_the_server_continues() {
     let server = Server::start(None).await;
     for garbage in [
         "GET\r\n\r\n",
@@ -273,7 +273,7 @@ async fn a_garbled_head_is_refused_and_the_server_goes_on() {
 }
 
 #[tokio::test]
-async fn a_stop_ends_streams_removes_the_socket_and_lets_requests_end() {
+async fn a_stop_ends_streams_removes_the_socket_and_finishes_requests() {
     let server = Server::start(None).await;
     let mut stream = server.tcp().await;
     stream
@@ -293,7 +293,7 @@ async fn a_stop_ends_streams_removes_the_socket_and_lets_requests_end() {
 }
 
 #[tokio::test]
-async fn a_socket_that_is_left_over_is_replaced_and_one_that_answers_is_not() {
+async fn a_stale_socket_is_replaced_and_one_in_use_is_not() {
     let server = Server::start(None).await;
     let listen = Listen {
         tcp: None,
@@ -320,7 +320,7 @@ async fn a_socket_that_is_left_over_is_replaced_and_one_that_answers_is_not() {
 }
 
 #[tokio::test]
-async fn nothing_listens_beyond_loopback_without_tokens() {
+async fn only_loopback_is_served_without_tokens() {
     let world = World::threaded();
     let listen = Listen {
         tcp: Some("0.0.0.0:0".parse().unwrap()),

@@ -1,4 +1,4 @@
-//! The HTTP surface, held to its promises.
+//! Integration tests of the HTTP API.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! The CPU market over HTTP: what the agent found is what is told, counted and put back.
+//! The CPU market over HTTP: state, history, metrics and restore.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -20,7 +20,7 @@ use tokio::runtime::Builder;
 
 use crate::world::{World, caller};
 
-/// A machine of plain files with version 2, on which `a` and `b` are busy and `c` is not there.
+/// A cgroup v2 hierarchy of plain files, in which `a` and `b` are busy and `c` does not exist.
 pub(crate) struct Machine {
     scratch: TempDir,
 }
@@ -43,7 +43,7 @@ impl Machine {
         machine
     }
 
-    /// A group that is there, and how it is declared.
+    /// Creates a group and returns its declaration.
     pub(crate) fn declare(&self, name: &str) -> Declared {
         let group = self.path("cgroup").join(name);
         fs::create_dir_all(&group).unwrap();
@@ -56,8 +56,8 @@ impl Machine {
         self.scratch.path().join(name)
     }
 
-    /// Says how much a group has used, in one step: the text always has the same length, so that
-    /// whoever reads meanwhile finds a whole one.
+    /// Sets the usage of a group atomically: the text always has the same length, so that a
+    /// concurrent reader gets a whole one.
     pub(crate) fn used(&self, name: &str, usage_us: u64) {
         let text = format!(
             "usage_usec {usage_us:020}\nnr_periods 100\nnr_throttled 0\nthrottled_usec 0\n"
@@ -78,7 +78,7 @@ impl Machine {
         Arc::new(Agent::start(self.options(mode)).unwrap())
     }
 
-    /// Where the agent keeps its originals and its record.
+    /// Directory of the agent's originals and record.
     pub(crate) fn directory(&self) -> std::path::PathBuf {
         self.path("market")
     }
@@ -126,8 +126,8 @@ pub(crate) fn wait_for(agent: &Agent, is_so: impl Fn(&View) -> bool + Sync) {
     assert!(is_seen, "it takes too long: {:#?}", agent.view());
 }
 
-/// Whether an agent says something in time. Blocks, on a thread with a runtime of its own: that of
-/// the test may have a clock of its own too.
+/// Waits until the agent's view matches; returns false after the timeout. Blocks on a thread with
+/// its own runtime, because the test's runtime may be on virtual time.
 pub(crate) fn is_seen_within(
     agent: &Agent,
     within: Duration,
@@ -150,7 +150,7 @@ pub(crate) fn limits(view: &View) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn a_clearing_of_the_past_is_played_back_from_the_record() {
+async fn a_past_clearing_is_replayed_from_the_record() {
     let machine = Machine::new();
     let agent = machine.agent(Mode::Act);
     wait_for(&agent, |view| limits(view) == [110, 110]);
@@ -171,7 +171,7 @@ async fn a_clearing_of_the_past_is_played_back_from_the_record() {
         pods.map(share).collect::<Vec<_>>()
     };
     assert_eq!(shares(&then), shares(&now));
-    // It acted then, whatever it does by now.
+    // It acted at that time, whatever it does now.
     world.ask("POST", "/v1/nodes/w-17/restore", "{}").await;
     let reply = world.ask("GET", path, "").await;
     assert_eq!(reply.json()["acts"], "observe");
@@ -200,9 +200,9 @@ async fn a_clearing_of_the_past_is_played_back_from_the_record() {
     assert!(reply.text().contains("line 1 of"), "{reply:?}");
 }
 
-/// Method: the file that is read is a pipe, so that playing it back takes until somebody writes.
+/// Method: the record is a pipe, so that a replay lasts until the test writes to it.
 #[tokio::test]
-async fn one_at_a_time_has_the_record_played_back() {
+async fn only_one_replay_runs_at_a_time() {
     let machine = Machine::new();
     let agent = machine.agent(Mode::Observe);
     wait_for(&agent, |view| view.clearings > 1);
@@ -231,7 +231,7 @@ async fn one_at_a_time_has_the_record_played_back() {
 }
 
 #[tokio::test]
-async fn the_market_is_told_as_the_agent_found_it() {
+async fn the_market_is_answered_as_the_agent_sees_it() {
     let machine = Machine::new();
     let agent = machine.agent(Mode::Act);
     wait_for(&agent, |view| limits(view) == [110, 110]);
@@ -282,7 +282,7 @@ async fn the_market_is_told_as_the_agent_found_it() {
 }
 
 #[tokio::test]
-async fn limits_are_put_back_by_operators_only_and_stay_so() {
+async fn only_operators_restore_limits_and_the_agent_leaves_them() {
     let machine = Machine::new();
     let agent = machine.agent(Mode::Act);
     wait_for(&agent, |view| limits(view) == [110, 110]);
@@ -313,13 +313,13 @@ async fn limits_are_put_back_by_operators_only_and_stay_so() {
             .unwrap()
             .contains("node restore")
     );
-    // Again there is nothing to do.
+    // A repeat has nothing to do.
     let again = world.ask("POST", path, "").await.json();
     assert_eq!(again["restored"].as_array().unwrap().len(), 0);
 }
 
 #[tokio::test]
-async fn only_whoever_sees_all_sees_the_market_and_only_where_there_is_one() {
+async fn only_viewers_and_operators_see_a_market() {
     let world = World::new();
     let nothing = world.ask("GET", "/v1/nodes/w-17/market", "").await;
     let problem = nothing.is_problem("not-found");
@@ -335,7 +335,7 @@ async fn only_whoever_sees_all_sees_the_market_and_only_where_there_is_one() {
 }
 
 #[tokio::test]
-async fn metrics_have_the_seeds_names_and_the_numbers_of_the_market() {
+async fn metrics_have_the_listed_names_and_the_numbers_of_the_market() {
     let machine = Machine::new();
     let agent = machine.agent(Mode::Act);
     wait_for(&agent, |view| limits(view) == [110, 110]);
@@ -372,7 +372,7 @@ async fn metrics_have_the_seeds_names_and_the_numbers_of_the_market() {
 }
 
 #[test]
-fn the_reduction_that_is_counted_is_that_of_the_clearing() {
+fn the_reduction_metric_is_that_of_the_clearing() {
     let machine = Machine::new();
     let mut options = machine.options(Mode::Act);
     options.settings.quantum_milli = 10;
@@ -399,7 +399,7 @@ fn the_reduction_that_is_counted_is_that_of_the_clearing() {
 }
 
 #[test]
-fn an_agent_that_has_not_cleared_yet_is_not_silent_since_ever() {
+fn an_agent_before_its_first_clearing_is_silent_since_its_start() {
     let machine = Machine::new();
     let mut options = machine.options(Mode::Observe);
     options.clear = Duration::from_mins(10);
@@ -416,9 +416,9 @@ fn an_agent_that_has_not_cleared_yet_is_not_silent_since_ever() {
     }
 }
 
-/// Method: so many connections as there may be say nothing, then one more asks.
+/// Method: the maximum of connections are open and silent, then one more sends a request.
 #[tokio::test]
-async fn whoever_holds_connections_of_an_agent_holds_only_so_many() {
+async fn connections_to_an_agent_are_limited() {
     let machine = Machine::new();
     let agent = machine.agent(Mode::Observe);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

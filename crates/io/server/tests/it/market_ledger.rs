@@ -1,4 +1,4 @@
-//! What a market leaves in the ledger and on the stream: once, whatever comes between (M12).
+//! Records and stream events of a market: each change once, whatever fails in between (M12).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::events::Follower;
 use crate::market::{Machine, is_seen_within, limits, wait_for};
 use crate::world::{World, operator, user};
 
-/// An hour, but for its last second.
+/// One second less than an hour.
 const ALMOST: Duration = Duration::from_secs(3_599);
 
-/// A node that acts on `a` and `b`, both of which came with 600m and need 110m.
+/// A node that acts on `a` and `b`, both with an original limit of 600m and a need of 110m.
 fn acting(machine: &Machine) -> (Arc<Agent>, World, Reporter) {
     let agent = machine.agent(Mode::Act);
     wait_for(&agent, |view| limits(view) == [110, 110]);
@@ -25,8 +25,8 @@ fn acting(machine: &Machine) -> (Arc<Agent>, World, Reporter) {
     (agent, world, reporter)
 }
 
-/// All that is on record of the market, without hashes, and without labels: what a limit was before
-/// anything is measured counts as need, so that a node may be congested for a moment.
+/// All records of the market, without hashes and labels. Before anything is measured the limit
+/// counts as need, so a node may be congested for a moment.
 async fn sentences(world: &World) -> Vec<String> {
     let records = world.ask("GET", "/v1/records?limit=1000", "").await.json();
     let records = records["items"].as_array().unwrap().clone();
@@ -56,12 +56,12 @@ const RETURNED: [&str; 3] = [
 ];
 
 #[tokio::test]
-async fn what_is_taken_and_given_back_is_on_record_once() {
+async fn taken_and_returned_limits_are_recorded_once() {
     let machine = Machine::new();
     let (agent, world, reporter) = acting(&machine);
     reporter.settle(&agent).await;
     assert_eq!(sentences(&world).await, TAKEN);
-    // Whoever compares again, this reporter or another, finds nothing to tell.
+    // A second comparison, by this reporter or another, finds no difference.
     let record = world.service.record();
     reporter.settle(&agent).await;
     let other = Reporter::new(world.service.ledger(), "w-17").unwrap();
@@ -70,10 +70,10 @@ async fn what_is_taken_and_given_back_is_on_record_once() {
     let dry = world.ask("POST", "/v1/nodes/w-17/restore?dryRun=true", "");
     dry.await;
     assert_eq!(world.service.record(), record);
-    // Whoever has the limits put back finds it on record.
+    // The restore is recorded when it is answered.
     let answer = world.ask("POST", "/v1/nodes/w-17/restore", "{}").await;
-    let told = world.service.record().to_string();
-    assert_eq!(answer.headers["bursar-record"], told);
+    let record = world.service.record().to_string();
+    assert_eq!(answer.headers["bursar-record"], record);
     assert_eq!(sentences(&world).await, [TAKEN, RETURNED].concat());
     agent.stop().unwrap();
     reporter.settle(&agent).await;
@@ -81,7 +81,7 @@ async fn what_is_taken_and_given_back_is_on_record_once() {
 }
 
 #[tokio::test]
-async fn a_stop_gives_everything_back_and_is_no_change_of_settings() {
+async fn a_stop_restores_everything_and_does_not_change_settings() {
     let machine = Machine::new();
     let (agent, world, reporter) = acting(&machine);
     reporter.settle(&agent).await;
@@ -90,7 +90,7 @@ async fn a_stop_gives_everything_back_and_is_no_change_of_settings() {
     let expected = [&TAKEN[..], &RETURNED[1..]].concat();
     assert_eq!(sentences(&world).await, expected);
     drop(agent);
-    // The next agent is run by the same settings, and takes both in again.
+    // The next agent has the same settings and takes both limits again.
     let agent = machine.agent(Mode::Act);
     reporter.settle(&agent).await;
     wait_for(&agent, |view| limits(view) == [110, 110]);
@@ -111,7 +111,7 @@ async fn records_are_found_and_proven_by_node_and_by_pod() {
     world.grant("job-2", "python", "ada").await;
     for (object, expected) in [
         ("pod/a", 2),
-        // The label may have changed besides.
+        // The label may have changed too.
         ("node/w-17", returned - taken + 1),
         ("pod/c", 0),
         ("node/w-18", 0),
@@ -129,7 +129,7 @@ async fn records_are_found_and_proven_by_node_and_by_pod() {
     user.await.is_problem("not-allowed");
 }
 
-/// Method: the reporter runs as it does in a server, and both pods use all they may for a while.
+/// Method: the reporter runs as in a server, and both pods use their whole limit for a while.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_of_the_label_is_on_record_with_its_numbers() {
     let machine = Machine::new();
@@ -151,7 +151,7 @@ async fn a_change_of_the_label_is_on_record_with_its_numbers() {
     until(Label::Congested, 800);
     let event = follower.next().await.unwrap();
     let event = match event.name.as_str() {
-        // The first comparison may come before or after the stream was opened.
+        // The first comparison may come before or after the stream is opened.
         "node.marketChanged" => follower.next().await.unwrap(),
         _ => event,
     };
@@ -168,10 +168,10 @@ async fn a_change_of_the_label_is_on_record_with_its_numbers() {
     running.abort();
 }
 
-/// Method: the store fails for as many writes as the reporter tries in a minute, some of which were
-/// written nevertheless; meanwhile the agent acts.
+/// Method: the store fails for all writes that the reporter tries in a minute, some of which are
+/// committed nevertheless. Meanwhile the agent acts.
 #[tokio::test(start_paused = true)]
-async fn while_the_store_is_away_the_agent_works_on_and_is_on_record_once_afterwards() {
+async fn changes_during_a_failure_of_the_store_are_recorded_once_afterwards() {
     let machine = Machine::new();
     let agent = machine.agent(Mode::Act);
     let world = World::sharing_cpu(Arc::clone(&agent));
@@ -200,7 +200,7 @@ async fn while_the_store_is_away_the_agent_works_on_and_is_on_record_once_afterw
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_is_a_digest_of_the_agents_record_every_hour() {
+async fn a_digest_of_the_agents_record_is_recorded_every_hour() {
     let machine = Machine::new();
     let (agent, world, reporter) = acting(&machine);
     let count = async || {
@@ -234,7 +234,7 @@ async fn there_is_a_digest_of_the_agents_record_every_hour() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_is_no_digest_of_a_record_that_cannot_be_made_durable() {
+async fn a_record_that_cannot_be_synced_has_no_digest() {
     let machine = Machine::new();
     let (agent, world, reporter) = acting(&machine);
     reporter.settle(&agent).await;
@@ -252,7 +252,7 @@ async fn there_is_no_digest_of_a_record_that_cannot_be_made_durable() {
     assert!(digest().is_some());
 }
 
-/// The labels on record, without numbers.
+/// The recorded labels, without numbers.
 async fn labels(world: &World) -> Vec<String> {
     let records = world.ask("GET", "/v1/records?limit=1000", "").await.json();
     let records = records["items"].as_array().unwrap().clone();
@@ -265,9 +265,9 @@ async fn labels(world: &World) -> Vec<String> {
     labels.map(str::to_owned).collect()
 }
 
-/// Method: the floors of both together are more than there is, so that every clearing is overloaded.
+/// Method: the sum of both floors exceeds the capacity, so that every clearing is overloaded.
 #[tokio::test]
-async fn only_a_node_whose_limits_are_written_is_overloaded_and_only_while_they_are() {
+async fn a_node_is_overloaded_only_while_limits_are_written() {
     let overloaded = |machine: &Machine, mode| {
         let mut options = machine.options(mode);
         for cgroup in &mut options.cgroups {
@@ -305,16 +305,16 @@ async fn only_a_node_whose_limits_are_written_is_overloaded_and_only_while_they_
 }
 
 #[tokio::test]
-async fn where_nobody_is_to_look_a_ledger_that_knew_a_market_hears_so() {
+async fn a_market_that_is_switched_off_is_recorded_as_off() {
     let machine = Machine::new();
     let (agent, world, reporter) = acting(&machine);
     let options = machine.options(Mode::Observe);
     reporter.settle_off(&options).await;
-    assert_eq!(sentences(&world).await, [""; 0], "it never heard of one");
+    assert_eq!(sentences(&world).await, [""; 0], "the ledger has no market");
     reporter.settle(&agent).await;
     reporter.settle_off(&options).await;
     let all = sentences(&world).await;
-    // What a crashed agent left behind is still to be put back.
+    // The limits of a crashed agent are not restored yet.
     assert_eq!(all.len(), TAKEN.len() + 1, "{all:?}");
     assert_eq!(
         all[3],
@@ -323,14 +323,14 @@ async fn where_nobody_is_to_look_a_ledger_that_knew_a_market_hears_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resize_is_told_as_it_happens_and_has_no_place_in_the_stream() {
+async fn a_resize_is_sent_live_without_a_position() {
     let machine = Machine::new();
     let (agent, world, _) = acting(&machine);
     let router = world.router(operator());
     let mut follower = Follower::new(&router, "?kinds=pod", None).await;
     let mut others = Follower::new(&router, "?kinds=booking", None).await;
     let mut hidden = Follower::new(&world.router(user(&["ada"])), "", None).await;
-    // `a` wants all it may have.
+    // `a` uses its whole limit.
     let began = Instant::now();
     wait_for(&agent, |view| {
         machine.used("a", u64::try_from(began.elapsed().as_micros()).unwrap());
@@ -352,17 +352,17 @@ async fn a_resize_is_told_as_it_happens_and_has_no_place_in_the_stream() {
         event["summary"],
         format!("a may use {to}m of CPU, 110m before: it needs {need}m, the node is uncongested")
     );
-    // Whoever did not ask, or may not see it, hears of the next booking instead.
+    // A stream without that kind, or of a caller that may not see it, gets the next booking instead.
     world.grant("job-1", "python", "ada").await;
     for follower in [&mut others, &mut hidden] {
         assert_eq!(follower.next().await.unwrap().name, "booking.granted");
     }
 }
 
-/// Method: far more resizes than are kept for anyone, and records among them, before a follower
-/// reads anything. Eight pods are busy and idle by turns.
+/// Method: far more resizes than the channel keeps, with records among them, happen before the
+/// client reads anything. Eight pods are busy and idle by turns.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_follower_loses_resizes_and_never_a_record() {
+async fn a_slow_stream_loses_resizes_but_no_records() {
     let machine = Machine::new();
     let mut options = machine.options(Mode::Act);
     let pods: Vec<String> = (0..8).map(|at| format!("p{at}")).collect();
@@ -392,7 +392,7 @@ async fn a_slow_follower_loses_resizes_and_never_a_record() {
         for pod in &pods {
             machine.used(pod, used_us);
         }
-        // There are records among all of them, those that are lost and those that are not.
+        // Records come among the lost resizes and among the others.
         if u64::try_from(granted.len()).unwrap() * 60 <= written() {
             granted.push(format!("job-{}", granted.len()));
             let job = granted.last().unwrap();
@@ -424,7 +424,7 @@ async fn a_slow_follower_loses_resizes_and_never_a_record() {
 }
 
 #[tokio::test]
-async fn whoever_only_observes_resizes_nothing() {
+async fn an_observing_agent_resizes_nothing() {
     let machine = Machine::new();
     let agent = machine.agent(Mode::Observe);
     let mut resizes = agent.resizes();

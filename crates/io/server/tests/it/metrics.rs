@@ -1,4 +1,4 @@
-//! Metrics: what they show is the state, and labels are bounded.
+//! Metrics: values match the state, and labels are bounded.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ async fn gauges_equal_the_state_counted_naively() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn however_many_classes_there_are_a_hundred_have_labels() {
+async fn at_most_a_hundred_classes_have_labels() {
     let world = World::new();
     for n in 0..150 {
         let slots = if n == 149 { 5 } else { 1 };
@@ -89,9 +89,9 @@ async fn however_many_classes_there_are_a_hundred_have_labels() {
     );
 }
 
-/// Method: a method that no route has is refused at every address alike.
+/// Method: a method that no route has is refused at every address.
 #[tokio::test(start_paused = true)]
-async fn every_address_has_its_label_and_nothing_else_does() {
+async fn every_route_has_its_label_and_nothing_else_does() {
     let world = World::new();
     let description: serde_json::Value =
         serde_json::from_str(bursar_server::http::description()).unwrap();

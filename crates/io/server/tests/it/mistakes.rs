@@ -1,5 +1,5 @@
-//! All that is wrong in a request is told at once, wherever it stands: in the address, the headers,
-//! the query or the body.
+//! All mistakes of a request are reported in one answer: those of the address, the headers, the
+//! query and the body.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::world::{Reply, World, operator, send, user};
 
-/// Addresses that are read without a caller, and have nothing that could be wrong but themselves.
+/// Addresses without a caller and without parameters that could be wrong.
 const OPEN: [&str; 4] = ["/healthz", "/openapi.json", "/problems/{code}", "/readyz"];
 
-/// Parameters that take any text.
+/// Parameters that accept any text.
 const FREE: [(&str, &str); 5] = [
     ("/v1/limits", "cursor"),
     ("/v1/limits/{name}", "If-Match"),
@@ -23,14 +23,14 @@ const FREE: [(&str, &str); 5] = [
     ("/v1/tokens", "cursor"),
 ];
 
-/// A value that is wrong in a query, and one that is in a header.
+/// A wrong value for a query, and one for a header.
 type Wrong = (&'static str, &'static [u8]);
-/// Bytes that are no text, which no parameter takes.
+/// Bytes that are not UTF-8, which no parameter accepts.
 const UNTEXT: Wrong = ("%FF", b"\xff");
-/// A text that only those of [`FREE`] take.
+/// A text that only the parameters of [`FREE`] accept.
 const TEXT: Wrong = ("%20", b"a b");
 
-/// What is said of each mistake of a refused request.
+/// Field and message of each mistake.
 fn sentences(problem: &Value) -> Vec<String> {
     let errors = problem["errors"].as_array().unwrap().iter();
     errors
@@ -45,7 +45,7 @@ fn sentences(problem: &Value) -> Vec<String> {
         .collect()
 }
 
-/// What a refused request names.
+/// Fields that a problem names.
 fn named(problem: &Value) -> Vec<&str> {
     let errors = problem["errors"].as_array().unwrap().iter();
     errors
@@ -58,7 +58,7 @@ async fn ask(world: &World, request: http::request::Builder, body: &str) -> Repl
     send(&world.router(operator()), request).await
 }
 
-/// The fields that a body of an operation must have; `None` where it has no body.
+/// Required fields of the body of an operation; `None` if it has no body.
 fn required_fields(description: &Value, operation: &Value) -> Option<Vec<String>> {
     let schema = &operation.get("requestBody")?["content"]["application/json"]["schema"];
     let choices = schema["oneOf"].as_array().into_iter().flatten();
@@ -73,7 +73,7 @@ fn required_fields(description: &Value, operation: &Value) -> Option<Vec<String>
     )
 }
 
-/// A request with nothing right in it, its body, and what is to be named of it.
+/// A request in which everything is wrong, its body, and the names that its problem must have.
 fn all_wrong(
     description: &Value,
     (path, method, operation): (&str, &str, &Value),
@@ -87,7 +87,7 @@ fn all_wrong(
     for parameter in operation["parameters"].as_array().into_iter().flatten() {
         let name = parameter["name"].as_str().unwrap();
         match parameter["in"].as_str().unwrap() {
-            // A name is judged by its kind, so that is a good one.
+            // The kind must be valid, because the name is checked by the rules of its kind.
             "path" if name == "kind" => {
                 address = address.replace("{kind}", "booking");
                 continue;
@@ -108,7 +108,7 @@ fn all_wrong(
         return (request, "", expected);
     };
     expected.extend(fields);
-    // A node of Kubernetes has fields that are nobody's business here.
+    // Unknown fields of a Kubernetes node are accepted.
     if path != "/v1/nodes/{name}" {
         expected.push("nonsensical".to_owned());
     }
@@ -132,21 +132,21 @@ async fn every_route_names_every_parameter_and_field_that_is_wrong() {
         for wrong in [UNTEXT, TEXT] {
             let (request, body, expected) = all_wrong(&description, route, wrong);
             let problem = ask(&world, request, body).await.is_problem("invalid");
-            let told = named(&problem);
+            let names = named(&problem);
             for name in &expected {
                 assert!(
-                    told.contains(&name.as_str()),
+                    names.contains(&name.as_str()),
                     "{method} {path} with {wrong:?} does not name {name}: {problem:#}"
                 );
             }
             let once: BTreeSet<String> = sentences(&problem).into_iter().collect();
-            assert_eq!(once.len(), told.len(), "{method} {path}: {problem:#}");
+            assert_eq!(once.len(), names.len(), "{method} {path}: {problem:#}");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_declared_object_names_all_that_is_missing_and_wrong() {
+async fn all_mistakes_of_a_declared_object_are_reported() {
     let world = World::new();
     for (path, body, expected) in [
         (
@@ -194,7 +194,7 @@ async fn a_declared_object_names_all_that_is_missing_and_wrong() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_wrong_parameters_of_an_address_are_told_together() {
+async fn all_wrong_parameters_of_a_route_are_reported_together() {
     let world = World::new();
     for (path, expected) in [
         (
@@ -237,7 +237,7 @@ async fn all_wrong_parameters_of_an_address_are_told_together() {
         let problem = world.ask("GET", path, "").await.is_problem("invalid");
         assert_eq!(named(&problem), expected, "{path}: {problem:#}");
     }
-    // What has a code of its own keeps it where it is all that is wrong.
+    // A single mistake with its own code keeps that code.
     for (path, code, detail) in [
         (
             "/v1/limits?limit=5000",
@@ -299,13 +299,13 @@ async fn mistakes_of_the_address_the_headers_the_query_and_the_body_are_one_answ
             r#"{"force":true}"#,
             vec!["x", "id", "force"],
         ),
-        // A body that is no object at all is a mistake like the others.
+        // A body that is not an object is a mistake like the others.
         (Request::put("/v1/bookings/a%20b"), "[]", vec!["id", ""]),
     ] {
         let problem = ask(&world, request, body).await.is_problem("invalid");
         assert_eq!(named(&problem), expected, "{problem:#}");
     }
-    // What cannot be read at all has no fields to name.
+    // An unreadable body has no fields to name.
     for (body, code) in [("{", "malformed"), ("", "malformed")] {
         let request = Request::put("/v1/bookings/a%20b?wiat=1");
         let problem = ask(&world, request, body).await.is_problem(code);
@@ -319,7 +319,7 @@ async fn mistakes_of_the_address_the_headers_the_query_and_the_body_are_one_answ
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_that_must_be_named_is_told_with_all_other_mistakes() {
+async fn a_required_tenant_is_reported_with_all_other_mistakes() {
     let world = World::new();
     let ask = async |method: &str, path: &str, body: &str| {
         let caller = user(&["acme", "zeta"]);
@@ -360,7 +360,7 @@ async fn a_tenant_that_must_be_named_is_told_with_all_other_mistakes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_not_call_is_told_that_and_none_of_its_mistakes() {
+async fn an_unauthenticated_caller_learns_no_mistakes() {
     let world = World::new();
     let source = CallerSource::Connection(Anonymous::None);
     let router = router(Arc::clone(&world.service), source);
@@ -390,7 +390,7 @@ async fn a_request_with_mistakes_does_not_wait_for_a_record() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn endless_mistakes_get_a_short_answer() {
+async fn many_mistakes_get_a_short_answer() {
     let world = World::new();
     let many: Vec<String> = (0..1_000).map(|at| format!("p{at}")).collect();
     for path in [

@@ -1,4 +1,4 @@
-//! The description of the API: in the tree, served, and sound.
+//! The OpenAPI description: up to date, served, and consistent.
 
 use std::collections::BTreeSet;
 
@@ -7,26 +7,26 @@ use serde_json::Value;
 use crate::world::World;
 
 #[test]
-fn the_file_in_the_tree_is_what_the_routes_say() {
+fn the_openapi_file_matches_the_routes() {
     let committed = std::fs::read_to_string(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../../openapi.json"
     ));
     assert!(
         committed.unwrap() == bursar_server::http::description(),
-        "openapi.json is not what the routes say; `cargo xtask update` writes it anew"
+        "openapi.json differs from the routes; run `cargo xtask update`"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_served_as_it_is() {
+async fn the_openapi_file_is_served() {
     let world = World::new();
     let served = world.ask("GET", "/openapi.json", "").await;
     assert_eq!(served.text(), bursar_server::http::description());
 }
 
 #[test]
-fn operations_have_names_of_their_own_and_references_lead_somewhere() {
+fn operation_ids_are_unique_and_references_resolve() {
     let text = bursar_server::http::description();
     let description: Value = serde_json::from_str(text).unwrap();
     let mut names = BTreeSet::new();

@@ -47,7 +47,7 @@ fn every_failure_of_the_ledger_has_its_code() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_that_cannot_be_read_are_malformed_and_name_the_place() {
+async fn unreadable_bodies_are_malformed_and_name_the_position() {
     let world = World::new();
     let deep = format!(r#"{{"class":{}1{}}}"#, "[".repeat(4_000), "]".repeat(4_000));
     for (body, word) in [
@@ -75,7 +75,7 @@ async fn bodies_that_cannot_be_read_are_malformed_and_name_the_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_mistakes_of_a_body_are_told_at_once_with_what_was_meant() {
+async fn all_mistakes_of_a_body_are_reported_with_suggestions() {
     let world = World::new();
     let body =
         r#"{"class":"a b","slot":1,"ttlMS":5,"tenant":"acme","priority":"asap","waitMs":-1}"#;
@@ -207,13 +207,13 @@ async fn the_bounds_of_a_refusal_are_fields_of_its_problem() {
     {
         let body = format!(r#"{{"class":"python","tenant":"acme",{rest}}}"#);
         let path = format!("/v1/bookings/job-{number}");
-        let told = world.ask("PUT", &path, &body).await.json();
-        assert_eq!(told["bounds"], bounds, "{told:#}");
+        let problem = world.ask("PUT", &path, &body).await.json();
+        assert_eq!(problem["bounds"], bounds, "{problem:#}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn addresses_and_methods_that_do_not_exist_are_problems_too() {
+async fn unknown_addresses_and_methods_are_problems() {
     let world = World::new();
     let problem = world
         .ask("GET", "/v1/booking", "")
@@ -227,7 +227,7 @@ async fn addresses_and_methods_that_do_not_exist_are_problems_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_over_a_mebibyte_is_too_large_whether_it_says_so_or_not() {
+async fn a_body_over_a_mebibyte_is_too_large_with_or_without_a_length() {
     let world = World::new();
     let body = format!(r#"{{"class":"{}"}}"#, "x".repeat(1 << 20));
     world
@@ -243,7 +243,7 @@ async fn a_body_over_a_mebibyte_is_too_large_whether_it_says_so_or_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_never_ends_is_given_up() {
+async fn a_body_that_never_ends_times_out() {
     let world = World::new();
     let body = axum::body::Body::from_stream(futures_util::stream::pending::<
         Result<bytes::Bytes, std::io::Error>,
@@ -257,10 +257,10 @@ async fn a_body_that_never_ends_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_outcome_says_so_and_the_repeat_finds_out() {
+async fn an_unknown_outcome_is_answered_and_a_repeat_finds_it() {
     for (fault, status) in [(Fault::Error, 201), (Fault::CommitThenError, 200)] {
         let world = World::new();
-        // The first record of the term is in; the next append goes wrong.
+        // The first record of the term is committed; the next append fails.
         world.store.inject(fault);
         let body = r#"{"class":"python","tenant":"acme"}"#;
         world
@@ -269,7 +269,7 @@ async fn an_unknown_outcome_says_so_and_the_repeat_finds_out() {
             .is_problem("outcome-unknown");
         let repeated = world.ask("PUT", "/v1/bookings/a", body).await;
         assert_eq!(repeated.status, status, "{fault:?}");
-        assert_eq!(repeated.json()["fence"], 1, "granted once in any case");
+        assert_eq!(repeated.json()["fence"], 1, "granted exactly once");
     }
     let world = World::new();
     world.store.inject(Fault::Refuse);
@@ -307,7 +307,7 @@ async fn an_answer_that_is_not_durable_in_time_is_an_unknown_outcome() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_id_stands_for_one_request() {
+async fn an_id_cannot_be_reused_for_another_request() {
     let world = World::new();
     world.grant("a", "python", "acme").await;
     let other = r#"{"class":"python","tenant":"acme","slots":2}"#;
@@ -340,7 +340,7 @@ async fn an_id_stands_for_one_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_id_made_before_what_is_remembered_is_too_old() {
+async fn an_id_older_than_the_memory_is_too_old() {
     let world = World::new();
     let fence = world.grant("a", "python", "acme").await;
     world

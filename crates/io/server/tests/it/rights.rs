@@ -1,4 +1,4 @@
-//! No answer outlives the right of its caller.
+//! No answer outlives the token of its caller.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use serde_json::Value;
 use crate::executions::{submit, world};
 use crate::world::World;
 
-/// How an answer ends with its right.
+/// End of an answer whose token has ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Ends {
-    /// With the event `signed-out`.
+    /// The event `signed-out`.
     SignedOut,
-    /// With the problem `unauthenticated`.
+    /// The problem `unauthenticated`.
     Refused,
-    /// Broken off, so that it does not pass for whole.
+    /// An abort, so that it cannot be taken for complete.
     BrokenOff,
-    /// It is made at once and does not last.
+    /// None: the answer is complete at once.
     AtOnce,
 }
 
 use Ends::{AtOnce, BrokenOff, Refused, SignedOut};
 
-/// Every route that may last: it waits, follows, or answers with another type than JSON.
+/// Every route that may last: it waits, follows, or answers with a type other than JSON.
 const ROUTES: [(&str, Ends); 12] = [
     ("/log/checkpoint", AtOnce),
     ("/log/tile/{path}", AtOnce),
@@ -46,20 +46,20 @@ const ROUTES: [(&str, Ends); 12] = [
     ("/v1/proofs/{kind}/{id}", AtOnce),
 ];
 
-/// How a right comes to its end.
+/// End of a token.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum End {
     Revoked,
     Expired,
 }
 
-/// The length of the tokens here.
+/// Lifetime of the tokens.
 const LIFE: Duration = Duration::from_secs(20);
-/// How long an answer may outlive its right.
+/// Time that an answer may outlive its token.
 const LATE_MAX: Duration = Duration::from_secs(1);
 
 #[test]
-fn every_route_that_may_last_is_held_to_its_right_here() {
+fn every_lasting_route_is_tested_here() {
     let description: Value = serde_json::from_str(bursar_server::http::description()).unwrap();
     let lasts = |operation: &Value| {
         let parameters = operation["parameters"].as_array();
@@ -69,7 +69,7 @@ fn every_route_that_may_last_is_held_to_its_right_here() {
         });
         let types = operation["responses"]["200"]["content"].as_object();
         let is_json = types.is_some_and(|types| {
-            // The description of the API is JSON of no type of ours.
+            // The OpenAPI description is JSON without an API type.
             types.keys().eq(["application/json"])
                 && types["application/json"]["schema"].get("$ref").is_some()
         });
@@ -85,17 +85,14 @@ fn every_route_that_may_last_is_held_to_its_right_here() {
         .iter()
         .filter(|path| !known.contains_key(*path))
         .collect();
-    assert!(
-        unknown.is_empty(),
-        "say in ROUTES how an answer of {unknown:?} ends with its caller's right"
-    );
+    assert!(unknown.is_empty(), "add {unknown:?} to ROUTES");
     for path in known.keys() {
         assert!(found.contains(path), "there is no {path} any more");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_lasts_ends_within_a_second_of_its_right() {
+async fn a_lasting_answer_ends_within_a_second_of_its_token() {
     for end in [End::Revoked, End::Expired] {
         for (path, ends) in ROUTES {
             if ends != AtOnce {
@@ -107,7 +104,7 @@ async fn an_answer_that_lasts_ends_within_a_second_of_its_right() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_right_that_lasts_ends_nothing() {
+async fn a_valid_token_ends_no_answer() {
     let world = World::new();
     let router = connections(&world);
     let token = token(&world).await;
@@ -115,7 +112,7 @@ async fn a_right_that_lasts_ends_nothing() {
     let mut body = answer.into_body();
     assert_eq!(next(&mut body).await.unwrap(), ": bursar\n\n");
     assert_eq!(next(&mut body).await.unwrap(), ": alive\n\n");
-    // An anonymous right has no end.
+    // The right of an anonymous caller does not end.
     let mut body = ask(&router, "/v1/events", None).await.into_body();
     for _ in 0..20 {
         assert!(next(&mut body).await.is_some());
@@ -123,7 +120,7 @@ async fn a_right_that_lasts_ends_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_told_that_happens_after_a_right_was_revoked() {
+async fn no_event_after_a_revocation_is_sent() {
     let world = World::new();
     let router = connections(&world);
     let token = token(&world).await;
@@ -142,7 +139,7 @@ async fn nothing_is_told_that_happens_after_a_right_was_revoked() {
     tokio::join!(heard, happens);
 }
 
-/// Opens an answer that lasts, ends its right, and looks how it ends.
+/// Opens a lasting answer, ends its token, and checks the end of the answer.
 async fn outlived(path: &str, ends: Ends, end: End) {
     let (world, paper) = world();
     world.limit("one", r#"{"class":"one","slots":1}"#).await;
@@ -158,7 +155,7 @@ async fn outlived(path: &str, ends: Ends, end: End) {
     let ended = async {
         match end {
             End::Revoked => {
-                // Not a round time, so that nothing is right by chance.
+                // Not a round time, so that no check passes by chance.
                 tokio::time::sleep(Duration::from_millis(7_010)).await;
                 let revoked = world.ask("DELETE", "/v1/tokens/app", "").await;
                 assert_eq!(revoked.status, 200, "{revoked:?}");
@@ -195,7 +192,7 @@ async fn outlived(path: &str, ends: Ends, end: End) {
     }
     let last = async {
         let mut last = None;
-        // A copy is read slowly: its first piece after the end of its right is asked for now.
+        // A copy is read slowly: its first piece after the end of the token is requested now.
         if path.ends_with("export") || path.ends_with("backup") {
             tokio::time::sleep(LIFE + LIFE).await;
         }
@@ -213,7 +210,7 @@ async fn outlived(path: &str, ends: Ends, end: End) {
     let last = tokio::time::timeout(10 * LIFE, last);
     let (last, ended) = tokio::join!(last, ended);
     let (last, at) = last.unwrap_or_else(|_| panic!("{context} does not end"));
-    // Nobody asked for a piece of a copy meanwhile; a connection ends it then (`listen.rs`).
+    // Without a request for the next piece the connection ends the answer (`listen.rs`).
     if !path.starts_with("/v1/ledger") {
         assert!(at.duration_since(ended) <= LATE_MAX, "{context}");
     }
@@ -237,7 +234,7 @@ async fn outlived(path: &str, ends: Ends, end: End) {
     }
 }
 
-/// The router as connections of this machine see it.
+/// The router for connections from this machine.
 fn connections(world: &World) -> Router {
     let callers = CallerSource::Connection(Anonymous::Read);
     router(Arc::clone(&world.service), callers)

@@ -21,37 +21,37 @@ use crate::world::World;
 /// A machine whose processes do what the test says.
 #[derive(Default)]
 struct Machine {
-    told: Mutex<Told>,
+    state: Mutex<MachineState>,
     changed: Notify,
 }
 
 #[derive(Default)]
-struct Told {
-    /// Processes, and how those ended that have.
+struct MachineState {
+    /// Processes, with the exit of those that ended.
     processes: BTreeMap<BookingId, Option<Exit>>,
-    /// How often each id was begun; an executor begins it once.
+    /// Number of starts per id, which must be 1.
     begun: BTreeMap<BookingId, u32>,
-    /// Who ignores every stop.
+    /// Processes that ignore every stop.
     stubborn: BTreeSet<BookingId>,
-    /// How many stops each has seen.
+    /// Number of stops per process.
     stops: BTreeMap<BookingId, u32>,
-    /// Directories of which nobody knows a process.
+    /// Directories without a known process.
     residue: BTreeSet<BookingId>,
-    /// What was to be kept of each that was begun.
+    /// Note of each started job.
     notes: BTreeMap<BookingId, String>,
-    /// What runs without a shim.
+    /// Processes without a shim.
     unwatched: BTreeSet<BookingId>,
-    /// What was killed although nobody asked for its end.
+    /// Processes that were killed without a stop.
     killed: BTreeSet<BookingId>,
     cleaned: Vec<(BookingId, Left)>,
     listings_fail: bool,
-    /// Whether everything ends at once with 0.
+    /// True if every process ends at once with 0.
     is_quick: bool,
-    /// Whose next start is a defect.
+    /// Ids whose next start panics.
     defective: BTreeSet<BookingId>,
 }
 
-impl Told {
+impl MachineState {
     fn kill(&mut self, id: &BookingId) {
         if let Some(running) = self.processes.get_mut(id).filter(|exit| exit.is_none()) {
             *running = Some(Exit::Signal(9));
@@ -61,14 +61,14 @@ impl Told {
 }
 
 impl Machine {
-    fn told<T>(&self, look: impl FnOnce(&mut Told) -> T) -> T {
-        let looked = look(&mut self.told.lock().unwrap());
+    fn state<T>(&self, change: impl FnOnce(&mut MachineState) -> T) -> T {
+        let result = change(&mut self.state.lock().unwrap());
         self.changed.notify_waiters();
-        looked
+        result
     }
 
     fn end(&self, id: &str, exit: Exit) {
-        self.told(|told| told.processes.insert(name(id), Some(exit)));
+        self.state(|state| state.processes.insert(name(id), Some(exit)));
     }
 
     async fn gone(&self, id: &BookingId) -> Exit {
@@ -77,13 +77,13 @@ impl Machine {
             tokio::pin!(changed);
             changed.as_mut().enable();
             let exit = {
-                let mut told = self.told.lock().unwrap();
-                if told.unwatched.contains(id) {
+                let mut state = self.state.lock().unwrap();
+                if state.unwatched.contains(id) {
                     // As the real one does.
-                    told.kill(id);
+                    state.kill(id);
                     return Exit::Lost;
                 }
-                told.processes.get(id).cloned()
+                state.processes.get(id).cloned()
             };
             match exit {
                 Some(Some(exit)) => return exit,
@@ -104,19 +104,19 @@ impl Executor for Machine {
     }
 
     fn start<'a>(&'a self, id: &'a BookingId, job: &'a Job) -> Doing<'a, Begun> {
-        let is_defective = self.told(|told| told.defective.remove(id));
-        assert!(!is_defective, "a defect, as the test wants it");
-        let begun = self.told(|told| {
-            if told.unwatched.contains(id) {
+        let is_defective = self.state(|state| state.defective.remove(id));
+        assert!(!is_defective, "a panic that the test wants");
+        let begun = self.state(|state| {
+            if state.unwatched.contains(id) {
                 let reason = "it runs already".to_owned();
                 return Begun::Gone(Exit::NotStarted(reason));
             }
-            let exit = told.is_quick.then_some(Exit::Code(0));
-            if !told.processes.contains_key(id) {
-                *told.begun.entry(id.clone()).or_default() += 1;
-                told.notes.insert(id.clone(), job.note.clone());
+            let exit = state.is_quick.then_some(Exit::Code(0));
+            if !state.processes.contains_key(id) {
+                *state.begun.entry(id.clone()).or_default() += 1;
+                state.notes.insert(id.clone(), job.note.clone());
             }
-            told.processes.entry(id.clone()).or_insert(exit);
+            state.processes.entry(id.clone()).or_insert(exit);
             Begun::Running(Isolation::Cgroup)
         });
         Box::pin(std::future::ready(begun))
@@ -127,13 +127,13 @@ impl Executor for Machine {
     }
 
     fn stop<'a>(&'a self, id: &'a BookingId, _: Duration) -> Doing<'a, Result<(), Error>> {
-        let stopped = self.told(|told| {
-            *told.stops.entry(id.clone()).or_default() += 1;
-            if told.stubborn.contains(id) {
+        let stopped = self.state(|state| {
+            *state.stops.entry(id.clone()).or_default() += 1;
+            if state.stubborn.contains(id) {
                 let (id, count) = (id.clone(), 1);
                 return Err(Error::Alive { id, count });
             }
-            let process = told.processes.entry(id.clone()).or_default();
+            let process = state.processes.entry(id.clone()).or_default();
             process.get_or_insert(Exit::Signal(15));
             Ok(())
         });
@@ -141,34 +141,34 @@ impl Executor for Machine {
     }
 
     fn list(&self) -> Result<Vec<BookingId>, Error> {
-        self.told(|told| {
-            if told.listings_fail {
+        self.state(|state| {
+            if state.listings_fail {
                 return Err(Error::Alive {
                     id: name("unreadable"),
                     count: 0,
                 });
             }
-            Ok(told.residue.iter().cloned().collect())
+            Ok(state.residue.iter().cloned().collect())
         })
     }
 
     fn life(&self, id: &BookingId) -> Result<Life, Error> {
-        Ok(self.told(|told| match told.processes.get(id) {
+        Ok(self.state(|state| match state.processes.get(id) {
             Some(None) => Life::Running {
-                note: told.notes.get(id).cloned().unwrap_or_default(),
+                note: state.notes.get(id).cloned().unwrap_or_default(),
                 isolation: Isolation::Cgroup,
-                has_shim: !told.unwatched.contains(id),
+                has_shim: !state.unwatched.contains(id),
             },
             Some(Some(_)) | None => Life::Nothing,
         }))
     }
 
     fn clean(&self, id: &BookingId, left: Left) -> Result<(), Error> {
-        self.told(|told| {
-            told.kill(id);
-            told.cleaned.push((id.clone(), left));
+        self.state(|state| {
+            state.kill(id);
+            state.cleaned.push((id.clone(), left));
             if left == Left::Nothing {
-                told.residue.remove(id);
+                state.residue.remove(id);
             }
         });
         Ok(())
@@ -208,7 +208,7 @@ impl Scene {
         self.world.service.ledger()
     }
 
-    /// The runner goes away without a word, and another takes its place.
+    /// Drops the runner and starts another.
     fn restart(&mut self) {
         self.runner.abort();
         self.runner = tokio::spawn(runner(&self.world, &self.machine, &self.counts).run());
@@ -229,7 +229,7 @@ impl Scene {
         self.send(submit).await.unwrap();
     }
 
-    /// The ledger is a restored one from now on.
+    /// Records a restore of the ledger.
     async fn restore(&self) {
         let restore = spine::Command::Restore {
             size: 1,
@@ -245,7 +245,7 @@ impl Scene {
         self.send(cancel).await.unwrap();
     }
 
-    /// Waits, on virtual time, until an execution stands like this.
+    /// Waits, on virtual time, until an execution has this standing.
     async fn until(&self, id: &str, stands: &str) {
         let id = name(id);
         let waiting = async {
@@ -294,7 +294,7 @@ fn order(id: &str, class: &str) -> Submission {
     Submission { booking, order }
 }
 
-/// The stage of an execution, or how it came out.
+/// The stage of an execution, or its verdict.
 fn standing(ledger: &Ledger, id: &BookingId) -> &'static str {
     match ledger.view().read().bookings.standing(id) {
         None => "unknown",
@@ -310,7 +310,7 @@ fn standing(ledger: &Ledger, id: &BookingId) -> &'static str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_normal_life_is_three_records_and_frees_the_slot_with_the_exit() {
+async fn an_execution_is_three_records_and_frees_its_slot_at_its_exit() {
     let scene = Scene::new();
     let before = scene.world.service.record();
     scene.submit("job").await;
@@ -341,17 +341,19 @@ async fn the_end_of_one_starts_the_next() {
 #[tokio::test(start_paused = true)]
 async fn a_process_that_does_not_end_is_stuck_after_ten_stops_and_keeps_its_slot() {
     let scene = Scene::new();
-    scene.machine.told(|told| told.stubborn.insert(name("job")));
+    scene
+        .machine
+        .state(|state| state.stubborn.insert(name("job")));
     scene.submit("job").await;
     scene.until("job", "running").await;
     scene.cancel("job").await;
     scene.until("job", "stuck").await;
-    assert_eq!(scene.machine.told(|told| told.stops[&name("job")]), 10);
+    assert_eq!(scene.machine.state(|state| state.stops[&name("job")]), 10);
     assert_eq!(scene.held(), 1, "a slot of a living process is not free");
-    // It is stopped again from time to time, and nothing more is written about it.
+    // It is stopped again from time to time, without further records.
     let record = scene.world.service.record();
     tokio::time::sleep(Duration::from_mins(2)).await;
-    assert!(scene.machine.told(|told| told.stops[&name("job")]) > 12);
+    assert!(scene.machine.state(|state| state.stops[&name("job")]) > 12);
     assert_eq!(scene.world.service.record(), record);
     scene.machine.end("job", Exit::Signal(9));
     scene.until("job", "cancelled").await;
@@ -359,7 +361,7 @@ async fn a_process_that_does_not_end_is_stuck_after_ten_stops_and_keeps_its_slot
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_operator_forces_is_stopped_and_cleaned_up_afterwards() {
+async fn a_forced_execution_is_stopped_and_cleaned_up() {
     let scene = Scene::new();
     scene.submit("job").await;
     scene.until("job", "running").await;
@@ -368,20 +370,20 @@ async fn what_an_operator_forces_is_stopped_and_cleaned_up_afterwards() {
     scene.send(force).await.unwrap();
     scene.until("job", "lost").await;
     let cleaned = async {
-        while scene.machine.told(|told| told.cleaned.is_empty()) {
+        while scene.machine.state(|state| state.cleaned.is_empty()) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
     tokio::time::timeout(Duration::from_mins(1), cleaned)
         .await
         .unwrap();
-    assert_eq!(scene.machine.told(|told| told.stops[&name("job")]), 1);
+    assert_eq!(scene.machine.state(|state| state.stops[&name("job")]), 1);
     let expected = vec![(name("job"), Left::Output)];
-    assert_eq!(scene.machine.told(|told| told.cleaned.clone()), expected);
+    assert_eq!(scene.machine.state(|state| state.cleaned.clone()), expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_time_that_is_over_stops_the_process() {
+async fn a_process_is_stopped_at_its_maximum_time() {
     let scene = Scene::new();
     scene.submit("job").await;
     scene.until("job", "running").await;
@@ -393,7 +395,7 @@ async fn a_time_that_is_over_stops_the_process() {
 
 /// Method: the runner is dropped at every stage of an execution, and another takes over.
 #[tokio::test(start_paused = true)]
-async fn a_new_runner_takes_over_what_it_finds_and_begins_nothing_twice() {
+async fn a_new_runner_takes_over_and_starts_nothing_twice() {
     let mut scene = Scene::new();
     scene.submit("job").await;
     scene.restart();
@@ -402,7 +404,7 @@ async fn a_new_runner_takes_over_what_it_finds_and_begins_nothing_twice() {
     scene.cancel("job").await;
     scene.restart();
     scene.until("job", "cancelled").await;
-    assert_eq!(scene.machine.told(|told| told.begun[&name("job")]), 1);
+    assert_eq!(scene.machine.state(|state| state.begun[&name("job")]), 1);
     assert_eq!(scene.held(), 0);
 }
 
@@ -421,16 +423,16 @@ async fn a_restart_with_a_thousand_queued_and_ten_running_loses_none_and_doubles
         scene.until(id, "running").await;
     }
     scene.restart();
-    scene.machine.told(|told| {
-        told.is_quick = true;
-        for exit in told.processes.values_mut() {
+    scene.machine.state(|state| {
+        state.is_quick = true;
+        for exit in state.processes.values_mut() {
             exit.get_or_insert(Exit::Code(0));
         }
     });
     for id in &ids {
         scene.until(id, "completed").await;
     }
-    let begun = scene.machine.told(|told| told.begun.clone());
+    let begun = scene.machine.state(|state| state.begun.clone());
     assert_eq!(begun.len(), ids.len());
     assert!(begun.values().all(|times| *times == 1));
     assert_eq!(scene.held(), 0);
@@ -439,7 +441,7 @@ async fn a_restart_with_a_thousand_queued_and_ten_running_loses_none_and_doubles
 #[tokio::test(start_paused = true)]
 async fn a_hundred_and_thirty_runs_one_after_another_all_finish_under_a_limit_of_a_hundred() {
     let scene = Scene::new();
-    scene.machine.told(|told| told.is_quick = true);
+    scene.machine.state(|state| state.is_quick = true);
     for number in 0..130 {
         let id = format!("run-{number}");
         scene.submit(&id).await;
@@ -449,7 +451,7 @@ async fn a_hundred_and_thirty_runs_one_after_another_all_finish_under_a_limit_of
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_that_the_store_does_not_take_is_sent_until_it_does() {
+async fn a_result_is_submitted_until_the_store_accepts_it() {
     let scene = Scene::new();
     scene.submit("job").await;
     scene.until("job", "running").await;
@@ -462,54 +464,54 @@ async fn a_result_that_the_store_does_not_take_is_sent_until_it_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_knows_goes_only_after_two_good_listings_half_a_minute_apart() {
+async fn an_unknown_process_is_removed_after_two_listings_half_a_minute_apart() {
     let scene = Scene::new();
     scene.submit("known").await;
     scene.until("known", "running").await;
-    scene.machine.told(|told| {
-        told.residue.extend([name("stray"), name("known")]);
-        told.listings_fail = true;
+    scene.machine.state(|state| {
+        state.residue.extend([name("stray"), name("known")]);
+        state.listings_fail = true;
     });
     tokio::time::sleep(Duration::from_secs(310)).await;
     assert!(
-        scene.machine.told(|told| told.cleaned.is_empty()),
-        "no listing was good"
+        scene.machine.state(|state| state.cleaned.is_empty()),
+        "every listing failed"
     );
-    scene.machine.told(|told| told.listings_fail = false);
+    scene.machine.state(|state| state.listings_fail = false);
     tokio::time::sleep(Duration::from_secs(31)).await;
     assert!(
-        scene.machine.told(|told| told.cleaned.is_empty()),
+        scene.machine.state(|state| state.cleaned.is_empty()),
         "one listing is not enough"
     );
     tokio::time::sleep(Duration::from_secs(31)).await;
-    let cleaned = scene.machine.told(|told| told.cleaned.clone());
+    let cleaned = scene.machine.state(|state| state.cleaned.clone());
     assert_eq!(
         cleaned,
         [(name("stray"), Left::Nothing)],
-        "what is known stays"
+        "known executions stay"
     );
     scene.machine.end("known", Exit::Code(0));
     scene.until("known", "completed").await;
     tokio::time::sleep(Duration::from_mins(5)).await;
-    let cleaned = scene.machine.told(|told| told.cleaned.clone());
+    let cleaned = scene.machine.state(|state| state.cleaned.clone());
     let expected = [
         (name("stray"), Left::Nothing),
         (name("known"), Left::Output),
     ];
-    assert_eq!(cleaned, expected, "what has ended is cleaned up once");
+    assert_eq!(cleaned, expected, "ended executions are cleaned up once");
 }
 
-/// The notes that a machine keeps of executions of another ledger: those of the lost records.
+/// The notes of executions whose records were lost, taken from another ledger.
 async fn notes_of(ids: &[&str]) -> BTreeMap<BookingId, String> {
     let lost = Scene::new();
     for id in ids {
         lost.submit(id).await;
         lost.until(id, "running").await;
     }
-    lost.machine.told(|told| told.notes.clone())
+    lost.machine.state(|state| state.notes.clone())
 }
 
-/// Each as its program says, the one of an earlier version as unknown.
+/// Each booking has the request of its note; `old`, which has none, is unknown.
 fn assert_charged_as_they_were(scene: &Scene) {
     let state = scene.ledger().view().read();
     let of = |id: &str| state.bookings.request(&name(id)).unwrap();
@@ -529,10 +531,10 @@ fn assert_charged_as_they_were(scene: &Scene) {
     assert_eq!(state.bookings.counts().0, 4, "above the limit of one");
 }
 
-/// Method: two of the same ledger, of which the second was restored and knows nothing of what the
-/// first has started; `old` is of a version that kept no note.
+/// Method: two instances of one ledger; the second was restored and does not have the executions
+/// that the first started. `old` is of a version that kept no note.
 #[tokio::test(start_paused = true)]
-async fn after_a_restore_what_runs_and_is_not_known_is_adopted_and_never_begun_again() {
+async fn after_a_restore_unknown_processes_are_adopted_and_never_started_again() {
     let notes = notes_of(&["run", "waits"]).await;
     let scene = Scene::new();
     scene
@@ -541,33 +543,33 @@ async fn after_a_restore_what_runs_and_is_not_known_is_adopted_and_never_begun_a
         .await;
     scene.submit("held").await;
     scene.until("held", "running").await;
-    // The copy knew this one as queued.
+    // In the copy this one was queued.
     scene.submit("waits").await;
     scene.restore().await;
-    scene.machine.told(|told| {
-        told.notes.extend(notes);
+    scene.machine.state(|state| {
+        state.notes.extend(notes);
         for id in ["run", "waits", "old"] {
-            told.processes.insert(name(id), None);
-            told.residue.insert(name(id));
+            state.processes.insert(name(id), None);
+            state.residue.insert(name(id));
         }
-        told.processes.insert(name("over"), Some(Exit::Code(0)));
-        told.residue.insert(name("over"));
+        state.processes.insert(name("over"), Some(Exit::Code(0)));
+        state.residue.insert(name("over"));
     });
     for id in ["run", "waits", "old"] {
         scene.until(id, "running").await;
     }
     assert_charged_as_they_were(&scene);
-    // The same submission meets it.
+    // The same submission finds it.
     let again = booking::Command::Submit(order("run", "python"));
     let again = scene.send(again).await;
     assert!(matches!(again, Ok(Answer::Booking(Reply::Repeated(_)))));
-    // Listings go on: nothing is killed or begun, and what is over is cleaned up.
+    // Further listings kill and start nothing, and clean up the one that ended.
     tokio::time::sleep(Duration::from_mins(5)).await;
-    let begun = scene.machine.told(|told| told.begun.clone());
+    let begun = scene.machine.state(|state| state.begun.clone());
     assert_eq!(begun, BTreeMap::from([(name("held"), 1)]));
-    let cleaned = scene.machine.told(|told| told.cleaned.clone());
+    let cleaned = scene.machine.state(|state| state.cleaned.clone());
     assert_eq!(cleaned, [(name("over"), Left::Nothing)]);
-    assert!(scene.machine.told(|told| told.stops.is_empty()));
+    assert!(scene.machine.state(|state| state.stops.is_empty()));
     // They end like any other.
     scene.machine.end("run", Exit::Code(7));
     scene.until("run", "failed").await;
@@ -575,21 +577,21 @@ async fn after_a_restore_what_runs_and_is_not_known_is_adopted_and_never_begun_a
     scene.until("old", "cancelled").await;
 }
 
-/// A restored ledger, and a program of the lost records that has no shim.
+/// A restored ledger, and a process of the lost records without a shim.
 async fn scene_with_unwatched(id: &str) -> Scene {
     let scene = Scene::new();
     scene.restore().await;
-    scene.machine.told(|told| {
-        told.processes.insert(name(id), None);
-        told.unwatched.insert(name(id));
+    scene.machine.state(|state| {
+        state.processes.insert(name(id), None);
+        state.unwatched.insert(name(id));
     });
     scene
 }
 
-/// It is charged, is never killed or begun again, and is lost once it has gone by itself.
+/// Checks that the process is charged, never killed or started again, and lost when it ends.
 async fn assert_waited_for(scene: &mut Scene, id: &str) {
     scene.until(id, "running").await;
-    scene.machine.told(|told| told.residue.insert(name(id)));
+    scene.machine.state(|state| state.residue.insert(name(id)));
     tokio::time::sleep(Duration::from_mins(2)).await;
     scene.restart();
     tokio::time::sleep(Duration::from_mins(2)).await;
@@ -599,30 +601,30 @@ async fn assert_waited_for(scene: &mut Scene, id: &str) {
     scene.until(id, "lost").await;
     let (begun, killed) = scene
         .machine
-        .told(|told| (told.begun.len(), told.killed.clone()));
+        .state(|state| (state.begun.len(), state.killed.clone()));
     assert_eq!((begun, killed), (0, BTreeSet::new()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_restore_what_runs_without_a_shim_is_adopted_and_waited_for() {
+async fn after_a_restore_a_process_without_a_shim_is_adopted_and_awaited() {
     let mut scene = scene_with_unwatched("orphan").await;
     scene
         .machine
-        .told(|told| told.residue.insert(name("orphan")));
+        .state(|state| state.residue.insert(name("orphan")));
     assert_waited_for(&mut scene, "orphan").await;
 }
 
-/// Method: no listing has seen it when its id is submitted.
+/// Method: the id is submitted before the first listing.
 #[tokio::test(start_paused = true)]
-async fn the_same_id_submitted_before_the_first_listing_meets_what_runs_without_a_shim() {
+async fn an_id_submitted_before_the_first_listing_adopts_its_process_without_a_shim() {
     let mut scene = scene_with_unwatched("orphan").await;
     scene.submit("orphan").await;
     assert_waited_for(&mut scene, "orphan").await;
 }
 
-/// Method: no listing has seen it when its id is queued and cancelled.
+/// Method: the id is queued and cancelled before the first listing.
 #[tokio::test(start_paused = true)]
-async fn an_id_that_ended_without_a_start_costs_no_program_of_the_lost_records_its_life() {
+async fn an_id_that_ended_unstarted_kills_no_process_of_the_lost_records() {
     let scene = scene_with_unwatched("orphan").await;
     scene
         .world
@@ -634,22 +636,22 @@ async fn an_id_that_ended_without_a_start_costs_no_program_of_the_lost_records_i
     scene.cancel("orphan").await;
     scene
         .machine
-        .told(|told| told.residue.insert(name("orphan")));
+        .state(|state| state.residue.insert(name("orphan")));
     tokio::time::sleep(Duration::from_mins(2)).await;
-    assert!(scene.machine.told(|told| told.killed.is_empty()));
-    assert!(scene.machine.told(|told| told.cleaned.is_empty()));
+    assert!(scene.machine.state(|state| state.killed.is_empty()));
+    assert!(scene.machine.state(|state| state.cleaned.is_empty()));
     scene.machine.end("orphan", Exit::Code(0));
     tokio::time::sleep(Duration::from_mins(2)).await;
-    let cleaned = scene.machine.told(|told| told.cleaned.clone());
+    let cleaned = scene.machine.state(|state| state.cleaned.clone());
     assert_eq!(cleaned, [(name("orphan"), Left::Output)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_defect_that_one_execution_meets_costs_no_other_and_is_tried_again() {
+async fn a_panic_of_one_task_harms_no_other_and_is_retried() {
     let scene = Scene::new();
-    scene.machine.told(|told| {
-        told.is_quick = true;
-        told.defective.insert(name("unlucky"));
+    scene.machine.state(|state| {
+        state.is_quick = true;
+        state.defective.insert(name("unlucky"));
     });
     scene.submit("unlucky").await;
     scene.submit("lucky").await;

@@ -1,4 +1,4 @@
-//! Who sees what: limits, usage, records and fences, for every role.
+//! Visibility of limits, usage, records and fences for every role.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ async fn anonymous(world: &World, path: &str) -> Reply {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_sees_its_own_limits_whole_and_shared_ones_in_numbers_and_no_others() {
+async fn a_tenant_sees_its_own_limits_and_the_numbers_of_shared_ones() {
     let world = shared().await;
     let listed = get(&world, acme(), "/v1/limits").await.json();
     let items = listed["items"].as_array().unwrap();
@@ -137,7 +137,7 @@ async fn a_tenant_sees_its_own_limits_whole_and_shared_ones_in_numbers_and_no_ot
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_read_of_a_tenant_names_another() {
+async fn no_answer_to_a_tenant_names_another() {
     let world = shared().await;
     let wait = r#"{"class":"python","tenant":"acme","waitMs":60000}"#;
     let queued = world.ask_as(acme(), "PUT", "/v1/bookings/late", wait).await;
@@ -151,7 +151,7 @@ async fn no_read_of_a_tenant_names_another() {
     let mut seen = vec![("refused".to_owned(), refused), ("batch".to_owned(), batch)];
     let description: Value = serde_json::from_str(bursar_server::http::description()).unwrap();
     for (path, methods) in description["paths"].as_object().unwrap() {
-        // The stream is looked at by tests of its own, for it does not end.
+        // The stream does not end; it has its own tests.
         if methods.get("get").is_none() || path == "/v1/events" {
             continue;
         }
@@ -175,7 +175,7 @@ async fn no_read_of_a_tenant_names_another() {
     }
     for (path, reply) in seen {
         let text = String::from_utf8_lossy(&reply.bytes).into_owned();
-        // What was asked for is repeated in the answer, and says nothing.
+        // The answer repeats the requested name, which reveals nothing.
         let text = text
             .replace("no limit `zeta`", "")
             .replace("no booking `zeta`", "")
@@ -189,7 +189,7 @@ async fn no_read_of_a_tenant_names_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_with_many_counters_answers_the_largest_and_counts_the_rest() {
+async fn a_limit_with_many_counters_shows_the_largest_and_counts_the_rest() {
     let world = World::new();
     let more = world
         .limit("tenants", r#"{"tenant":"each","slots":9000}"#)
@@ -226,7 +226,10 @@ async fn a_limit_with_many_counters_answers_the_largest_and_counts_the_rest() {
             (counters.len(), &status["countersLeftOut"]),
             (100, &json!(1_900))
         );
-        assert_eq!(status["inUse"]["slots"], 2_003, "the sum is of all");
+        assert_eq!(
+            status["inUse"]["slots"], 2_003,
+            "the sum includes all counters"
+        );
         let classes: Vec<&str> = counters
             .iter()
             .map(|c| c["class"].as_str().unwrap())
@@ -238,7 +241,7 @@ async fn a_limit_with_many_counters_answers_the_largest_and_counts_the_rest() {
 
 /// Method: the caller holds nothing in the class that the limit names.
 #[tokio::test(start_paused = true)]
-async fn the_use_of_a_shared_class_is_told_before_ones_first_booking() {
+async fn the_use_of_a_shared_class_is_visible_before_the_first_booking() {
     let world = World::new();
     let made = world
         .limit("python", r#"{"class":"python","slots":3}"#)
@@ -248,18 +251,18 @@ async fn the_use_of_a_shared_class_is_told_before_ones_first_booking() {
     world.grant("hidden", "secret-project", "zeta").await;
     let python = get(&world, acme(), "/v1/limits/python").await.json();
     assert_eq!(python["status"]["inUse"]["slots"], 1);
-    let told = get(&world, acme(), "/v1/explain/limit/python").await.json();
+    let explained = get(&world, acme(), "/v1/explain/limit/python").await.json();
     assert!(
-        told["headline"].as_str().unwrap().contains("1/3"),
-        "{told:#}"
+        explained["headline"].as_str().unwrap().contains("1/3"),
+        "{explained:#}"
     );
     let default = get(&world, acme(), "/v1/limits/default").await;
     assert!(!String::from_utf8_lossy(&default.bytes).contains("secret-project"));
 }
 
-/// Method: more records than a page that was left open can have missed.
+/// Method: there are more records than an anonymous caller may read back.
 #[tokio::test(start_paused = true)]
-async fn the_whole_past_is_not_read_for_a_caller_that_is_not_known() {
+async fn an_anonymous_caller_cannot_read_the_whole_past() {
     let world = World::new();
     let more = world
         .limit("tenants", r#"{"tenant":"each","slots":90000}"#)
@@ -285,9 +288,9 @@ async fn the_whole_past_is_not_read_for_a_caller_that_is_not_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fences_are_for_operators_and_for_the_tenant_that_holds_them() {
+async fn only_operators_and_the_holder_see_a_fence() {
     let world = World::new();
-    // Fences that no other number looks like.
+    // Fences that cannot be confused with other numbers.
     for n in 0..40 {
         let fence = world.grant(&format!("n-{n}"), "python", "zeta").await;
         let body = format!(r#"{{"fence":{fence}}}"#);
@@ -350,7 +353,7 @@ async fn fences_are_for_operators_and_for_the_tenant_that_holds_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_anonymous_caller_gets_hashes_and_sentences_of_the_ledger_and_searches_nothing() {
+async fn an_anonymous_caller_reads_hashes_and_sentences_and_cannot_search() {
     let world = World::new();
     world.grant("a", "python", "acme").await;
     world
@@ -386,7 +389,7 @@ async fn an_anonymous_caller_gets_hashes_and_sentences_of_the_ledger_and_searche
 }
 
 #[tokio::test(start_paused = true)]
-async fn inclusion_is_shown_by_hashes_alone_and_verifies() {
+async fn inclusion_is_proven_by_hashes_alone() {
     use bursar_journal::hash::Hash;
     let world = World::new();
     for n in 0..300 {
@@ -436,7 +439,7 @@ async fn inclusion_is_shown_by_hashes_alone_and_verifies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taken_id_does_not_tell_whose_it_is_or_what_was_asked() {
+async fn a_taken_id_reveals_neither_its_owner_nor_its_request() {
     let world = World::new();
     world.grant("theirs", "python", "zeta").await;
     world.grant("mine", "python", "acme").await;
@@ -465,12 +468,12 @@ async fn a_taken_id_does_not_tell_whose_it_is_or_what_was_asked() {
         .to_owned();
     assert!(
         detail.contains("differs"),
-        "of its own it is told more: {detail}"
+        "its owner learns more: {detail}"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_of_ones_own_booking_tell_nothing_of_others() {
+async fn records_of_an_own_booking_reveal_nothing_about_others() {
     let world = World::new();
     world
         .limit("python", r#"{"class":"python","slots":1}"#)
@@ -491,7 +494,10 @@ async fn records_of_ones_own_booking_tell_nothing_of_others() {
     let own = get(&world, acme(), path).await.json();
     let items = own["items"].as_array().unwrap();
     assert_eq!(items.len(), 2, "{own:#}");
-    assert!(items[0]["raw"].is_object(), "the first names nobody else");
+    assert!(
+        items[0]["raw"].is_object(),
+        "the first record names no other tenant"
+    );
     assert_eq!(items[1]["raw"], json!(null), "the second does");
     assert_eq!(items[1]["by"], json!(null));
     let text = own.to_string();
@@ -511,7 +517,7 @@ async fn records_of_ones_own_booking_tell_nothing_of_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_id_that_was_forgotten_does_not_hand_its_past_to_its_next_owner() {
+async fn the_next_owner_of_a_forgotten_id_does_not_see_its_past() {
     let world = World::new();
     let fence = world.grant("again", "python", "zeta").await;
     let first = world.service.record();
@@ -520,7 +526,7 @@ async fn an_id_that_was_forgotten_does_not_hand_its_past_to_its_next_owner() {
         .ask("POST", "/v1/bookings/again/release", &release)
         .await;
     tokio::time::sleep(std::time::Duration::from_hours(30)).await;
-    // A booking that ends makes the ledger forget those that ended a day before.
+    // When a booking ends, the ledger forgets those that ended a day before.
     let fence = world.grant("last", "python", "zeta").await;
     let release = format!(r#"{{"fence":{fence}}}"#);
     world

@@ -29,15 +29,14 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tower::ServiceExt as _;
 
-/// Monday 16 November 2026, 10:00 UTC: the example organisation's now.
+/// Monday 16 November 2026, 10:00 UTC.
 pub(crate) const NOW_MS: u64 = 1_794_823_200_000;
 
 const STORE_FILE: &str = "ledger.db";
 
-/// The id of every ledger here.
 pub(crate) const LEDGER: &str = "0198f3c2-0000-7000-8000-000000000000";
 
-/// Everything a test needs.
+/// A service over a ledger in memory.
 pub(crate) struct World {
     pub(crate) service: Arc<Service>,
     pub(crate) store: MemoryStore,
@@ -45,7 +44,6 @@ pub(crate) struct World {
     directory: TempDir,
 }
 
-/// An answer.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
@@ -53,7 +51,7 @@ pub(crate) struct Reply {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The runtime's clock, which virtual time drives.
+/// The runtime's clock, which runs on virtual time.
 pub(crate) struct RuntimeClock(tokio::time::Instant);
 
 pub(crate) struct Quiet;
@@ -81,24 +79,24 @@ impl Observe for Quiet {
 }
 
 impl World {
-    /// A new ledger that runs as a task; for tests on paused time.
+    /// Creates a ledger that runs as a task, for tests on paused time.
     pub(crate) fn new() -> Self {
         Self::inline(None, |service| service)
     }
 
-    /// The same, with something that runs executions, and a name for the file of its store.
+    /// Like [`World::new`], with an executor and a file name of the store.
     pub(crate) fn executing(executor: Arc<dyn Executor>) -> Self {
         Self::inline(Some(STORE_FILE), |service| {
             service.executing(executor, OwnUser::Everyone)
         })
     }
 
-    /// The same, with an index of its records.
+    /// Like [`World::new`], with an index of records.
     pub(crate) fn indexed(index: Index) -> Self {
         Self::inline(None, |service| service.indexed(index))
     }
 
-    /// The same, on a node whose CPU is shared.
+    /// Like [`World::new`], with the agent of a market.
     pub(crate) fn sharing_cpu(agent: Arc<Agent>) -> Self {
         Self::inline(None, |service| service.sharing_cpu(agent))
     }
@@ -112,7 +110,7 @@ impl World {
         })
     }
 
-    /// A ledger whose store never answers.
+    /// Creates a ledger whose store never answers.
     pub(crate) fn stuck() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(tokio::time::Instant::now()));
         Self::with(
@@ -121,14 +119,14 @@ impl World {
             |service| service,
             |begun, clock| {
                 let (ledger, task) = Ledger::inline(begun, clock, Arc::new(Quiet));
-                // Kept and never run: what is asked of it waits.
+                // Kept and never run, so that every request waits.
                 std::mem::forget(task);
                 ledger
             },
         )
     }
 
-    /// A new ledger on its three threads; for tests with real connections.
+    /// Creates a ledger on its three threads, for tests with real connections.
     pub(crate) fn threaded() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(bursar_ledger::clock::MachineClock::default());
         Self::with(
@@ -192,12 +190,12 @@ impl World {
         }
     }
 
-    /// The file that a backup copies, which is not there unless a test makes it.
+    /// The file that a backup copies; it exists only if a test creates it.
     pub(crate) fn file(&self) -> PathBuf {
         self.directory.path().join(STORE_FILE)
     }
 
-    /// The router as one caller sees it.
+    /// Creates the router of one caller.
     pub(crate) fn router(&self, caller: Caller) -> Router {
         router(
             Arc::clone(&self.service),
@@ -205,14 +203,14 @@ impl World {
         )
     }
 
-    /// A request of an operator.
+    /// Sends a request of an operator.
     pub(crate) async fn ask(&self, method: &str, path: &str, body: &str) -> Reply {
         let request = Request::builder().method(method).uri(path);
         let request = request.body(Body::from(body.to_owned())).unwrap();
         send(&self.operators, request).await
     }
 
-    /// A request of some caller.
+    /// Sends a request of a caller.
     pub(crate) async fn ask_as(
         &self,
         caller: Caller,
@@ -225,7 +223,6 @@ impl World {
         send(&self.router(caller), request).await
     }
 
-    /// Declares a limit.
     pub(crate) async fn limit(&self, name: &str, spec: &str) -> Reply {
         self.ask(
             "PUT",
@@ -235,7 +232,7 @@ impl World {
         .await
     }
 
-    /// Reserves a slot for a tenant and gives its fence.
+    /// Reserves a slot for a tenant and returns its fence.
     pub(crate) async fn grant(&self, id: &str, class: &str, tenant: &str) -> u64 {
         let body = format!(r#"{{"class":"{class}","tenant":"{tenant}"}}"#);
         let reply = self.ask("PUT", &format!("/v1/bookings/{id}"), &body).await;
@@ -254,7 +251,7 @@ impl Reply {
         String::from_utf8(self.bytes.clone()).unwrap()
     }
 
-    /// Checks that it is a well-formed problem of this code.
+    /// Checks that the reply is a well-formed problem of this code.
     #[track_caller]
     pub(crate) fn is_problem(&self, code: &str) -> Value {
         let problem = self.json();
@@ -274,7 +271,6 @@ impl Reply {
     }
 }
 
-/// Sends a request to a router in process.
 pub(crate) async fn send(router: &Router, request: Request<Body>) -> Reply {
     let response = router.clone().oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();

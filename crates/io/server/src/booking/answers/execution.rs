@@ -1,4 +1,4 @@
-//! Executions in the shapes of the API: the booking's, and what a plain booking does not have.
+//! Executions as API types: the fields of their booking, and their own.
 
 use bursar_client::api::{self, Booking, Course, Execution, ExecutionState};
 use bursar_engine::booking::Standing;
@@ -6,21 +6,18 @@ use bursar_engine::booking::execution::{Cause, Isolation, Order, STOPS_UNTIL_STU
 use bursar_engine::explain::{Saga, Step};
 use bursar_units::Instant;
 
-/// When something of an execution began, and what goes with it.
-type Began<T> = Option<(Instant, T)>;
-
-/// How an execution goes, without its steps.
+/// The course of an execution, without its steps.
 pub(crate) fn course(standing: &Standing<'_>, order: &Order) -> Course {
     let course = match standing {
         Standing::Queued { .. } => Course::new(ExecutionState::Queued),
         Standing::Granted(granted) => {
             let progress = granted.progress();
-            // What is granted and is an execution has some; were it not so, it would start.
+            // A granted execution always has progress; the default is only for the type.
             let stage = progress.map_or(Stage::Starting, |progress| progress.stage);
             Course {
                 stops_failed: stops_failed(stage),
                 adopted: progress.is_some_and(|progress| progress.is_adopted),
-                ..moved(
+                ..course_of(
                     stage_of(stage),
                     progress.and_then(|progress| progress.started),
                     progress.and_then(|progress| progress.stopping),
@@ -34,7 +31,7 @@ pub(crate) fn course(standing: &Standing<'_>, order: &Order) -> Course {
                 signal: course.and_then(|course| course.signal),
                 adopted: course.is_some_and(|course| course.is_adopted),
                 out_of_memory: course.is_some_and(|course| course.is_out_of_memory),
-                ..moved(
+                ..course_of(
                     ExecutionState::Ended,
                     course.and_then(|course| course.started),
                     course.and_then(|course| course.stopping),
@@ -48,7 +45,7 @@ pub(crate) fn course(standing: &Standing<'_>, order: &Order) -> Course {
     }
 }
 
-/// An execution, as its booking tells it; with an order all that is known, else what was decided.
+/// Converts the booking of an execution; `order` adds the fields of its request.
 pub(crate) fn execution_of(booking: Booking, order: Option<&Order>) -> Execution {
     Execution {
         pids: order.and_then(|order| order.pids),
@@ -59,7 +56,6 @@ pub(crate) fn execution_of(booking: Booking, order: Option<&Order>) -> Execution
     }
 }
 
-/// The steps of an execution.
 pub(crate) fn saga(saga: Saga) -> api::Saga {
     api::Saga {
         steps: saga.steps.into_iter().map(step).collect(),
@@ -67,7 +63,6 @@ pub(crate) fn saga(saga: Saga) -> api::Saga {
     }
 }
 
-/// How far an execution that holds its slots has come.
 pub(crate) const fn stage_of(stage: Stage) -> ExecutionState {
     match stage {
         Stage::Starting => ExecutionState::Starting,
@@ -77,7 +72,11 @@ pub(crate) const fn stage_of(stage: Stage) -> ExecutionState {
     }
 }
 
-fn moved(state: ExecutionState, started: Began<Isolation>, stopping: Began<Cause>) -> Course {
+fn course_of(
+    state: ExecutionState,
+    started: Option<(Instant, Isolation)>,
+    stopping: Option<(Instant, Cause)>,
+) -> Course {
     Course {
         isolation: started.map(|(_, isolation)| isolation),
         started_at: started.map(|(at, _)| at),

@@ -1,7 +1,7 @@
-//! Lists of bookings and executions: those that live by id, then those that ended, newest first.
+//! Lists of bookings and executions: live ones by id, then ended ones, newest first.
 //!
-//! A page is consistent as of its record. From page to page nothing is left out: what ends
-//! meanwhile moves to the part that is still to come.
+//! A page is consistent as of its record. No item is missed between pages, because a booking that
+//! ends moves to a later part of the list.
 
 use bursar_engine::Reference;
 use std::collections::BTreeSet;
@@ -13,92 +13,69 @@ use bursar_engine::booking::{Ended, Standing};
 use bursar_ledger::pipeline::Ledger;
 use bursar_units::{BookingId, Instant, Label};
 
-use crate::booking::answers::Look;
+use crate::booking::answers::BookingView;
 use crate::caller::Caller;
 use crate::service::{Answer, Service, last_record};
 
-/// Bookings that one page looks at, so that a rare match does not hold the view for long.
+/// Bookings scanned for one page, so that a rare match does not hold the view for long.
 const SCANNED_MAX: usize = 50_000;
 
-/// Which bookings are listed; `None` and empty mean all.
+/// Filter of bookings; `None` and empty mean all.
 #[derive(Clone, Debug, Default)]
-pub struct BookingFilter {
-    /// Of this class.
-    pub class: Option<Label>,
-    /// Of this tenant.
-    pub tenant: Option<Label>,
-    /// In one of these states.
-    pub states: BTreeSet<BookingState>,
-    /// Of this id.
-    pub id: Option<BookingId>,
-    /// Belonging to this execution, by name or by being it.
-    pub execution: Option<BookingId>,
+pub(crate) struct BookingFilter {
+    pub(crate) class: Option<Label>,
+    pub(crate) tenant: Option<Label>,
+    pub(crate) states: BTreeSet<BookingState>,
+    pub(crate) id: Option<BookingId>,
+    /// The execution of this id, and bookings that name it.
+    pub(crate) execution: Option<BookingId>,
 }
 
-/// What a list is of.
-pub(crate) trait Listed: Send + 'static {
-    /// What stands in it.
+pub(crate) trait ListFilter: Send + 'static {
     type Item: Send + 'static;
 
-    /// Of which class.
     fn class(&self) -> Option<&Label>;
-    /// Of which tenant.
     fn tenant(&self) -> Option<&Label>;
-    /// Of which id.
     fn id(&self) -> Option<&BookingId>;
-    /// Whether any that holds or waits may be in it.
+    /// Whether bookings that hold or wait can match.
     fn wants_live(&self) -> bool;
-    /// Whether any that has ended may be in it.
+    /// Whether ended bookings can match.
     fn wants_ended(&self) -> bool;
-    /// Whether one of that class, tenant and id is in it.
+    /// Checks a booking whose class, tenant and id match.
     fn wants(&self, state: &State, id: &BookingId, standing: &Standing<'_>) -> bool;
-    /// All that is known of one.
-    fn tell(&self, look: &Look<'_>, id: &BookingId) -> Option<Self::Item>;
+    fn item(&self, view: &BookingView<'_>, id: &BookingId) -> Option<Self::Item>;
 }
 
-/// Where a list of bookings or executions goes on.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Cursor {
-    /// With live bookings above this id.
+pub(crate) enum Cursor {
+    /// Continue with live bookings above this id.
     Live(Option<BookingId>),
-    /// With bookings that ended before this one.
+    /// Continue with bookings that ended before this one.
     Ended(Option<(Instant, BookingId)>),
 }
 
 impl Service {
-    /// One page of the bookings that the caller may see.
-    pub async fn bookings(
+    pub(crate) async fn page<F: ListFilter>(
         &self,
         caller: &Caller,
-        filter: BookingFilter,
+        filter: F,
         limit: usize,
         cursor: Option<Cursor>,
-    ) -> Result<Answer<ListAnswer<Booking>>, Problem> {
-        self.page(caller, filter, limit, cursor).await
-    }
-
-    /// One page of what the caller may see of a list.
-    pub(crate) async fn page<L: Listed>(
-        &self,
-        caller: &Caller,
-        listed: L,
-        limit: usize,
-        cursor: Option<Cursor>,
-    ) -> Result<Answer<ListAnswer<L::Item>>, Problem> {
+    ) -> Result<Answer<ListAnswer<F::Item>>, Problem> {
         let cursor = cursor.unwrap_or(Cursor::Live(None));
         let page = Page {
             ledger: self.ledger.clone(),
             caller: caller.clone(),
-            listed,
+            filter,
             limit,
         };
         tokio::task::spawn_blocking(move || page.read(cursor))
             .await
-            .map_err(|_| Problem::new(Code::Internal, "making a list panicked"))
+            .map_err(|_| Problem::new(Code::Internal, "reading a list panicked"))
     }
 }
 
-impl Listed for BookingFilter {
+impl ListFilter for BookingFilter {
     type Item = Booking;
 
     fn class(&self) -> Option<&Label> {
@@ -135,8 +112,8 @@ impl Listed for BookingFilter {
         is_in && self.execution.as_ref().is_none_or(belongs)
     }
 
-    fn tell(&self, look: &Look<'_>, id: &BookingId) -> Option<Booking> {
-        look.whole(id)
+    fn item(&self, view: &BookingView<'_>, id: &BookingId) -> Option<Booking> {
+        view.booking(id)
     }
 }
 
@@ -147,8 +124,7 @@ impl BookingFilter {
 }
 
 impl Cursor {
-    /// Reads what an earlier page gave as `nextCursor`.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         if let Some(id) = text.strip_prefix("live:") {
             return Some(Self::Live(Some(BookingId::new(id).ok()?)));
         }
@@ -173,70 +149,65 @@ impl Cursor {
     }
 }
 
-struct Page<L> {
+struct Page<F> {
     ledger: Ledger,
     caller: Caller,
-    listed: L,
+    filter: F,
     limit: usize,
 }
 
-/// What was found, and how many more may be looked at.
-struct Found {
+/// Matching ids, and the number of bookings that may still be scanned.
+struct Scan {
     ids: Vec<BookingId>,
     left: usize,
 }
 
-impl<L: Listed> Page<L> {
-    fn read(&self, cursor: Cursor) -> Answer<ListAnswer<L::Item>> {
+impl<F: ListFilter> Page<F> {
+    fn read(&self, cursor: Cursor) -> Answer<ListAnswer<F::Item>> {
         let now = self.ledger.now();
         let state = self.ledger.view().read();
-        let mut found = Found {
+        let mut scan = Scan {
             ids: Vec::new(),
             left: SCANNED_MAX,
         };
-        let next = self.find(&state, cursor, &mut found);
+        let next = self.find(&state, cursor, &mut scan);
         let record = last_record(&state);
-        let tell = |id: &BookingId| {
-            let look = Look {
+        let item = |id: &BookingId| {
+            let view = BookingView {
                 state: &state,
                 now,
                 caller: &self.caller,
                 renewed_until: self.ledger.alive_until(&Reference::Booking(id.clone())),
             };
-            self.listed.tell(&look, id)
+            self.filter.item(&view, id)
         };
-        let items = found.ids.iter().filter_map(tell).collect();
-        let next_cursor = next.map(|cursor| cursor.text());
-        Answer {
-            status: 200,
+        let items = scan.ids.iter().filter_map(item).collect();
+        let body = ListAnswer {
+            items,
+            next_cursor: next.map(|cursor| cursor.text()),
             record,
-            body: ListAnswer {
-                items,
-                next_cursor,
-                record,
-            },
-        }
+        };
+        Answer::ok(record, body)
     }
 
-    /// Collects ids until the page is full or enough was looked at; says where to go on.
-    fn find(&self, state: &State, cursor: Cursor, found: &mut Found) -> Option<Cursor> {
-        if let Some(id) = self.listed.id() {
-            found
-                .ids
+    /// Collects ids until the page is full or the scan limit is reached. Returns the next position.
+    fn find(&self, state: &State, cursor: Cursor, scan: &mut Scan) -> Option<Cursor> {
+        if let Some(id) = self.filter.id() {
+            scan.ids
                 .extend(self.matches_id(state, id).then(|| id.clone()));
             return None;
         }
         let before = match cursor {
             Cursor::Ended(before) => before,
             Cursor::Live(after) => {
-                if let Some(last) = self.find_live(state, after.as_ref(), found) {
+                if let Some(last) = self.find_live(state, after.as_ref(), scan) {
                     return Some(Cursor::Live(Some(last)));
                 }
                 None
             }
         };
-        if self.listed.wants_ended() {
-            self.find_ended(state, before, found)
+        if self.filter.wants_ended() {
+            self.find_ended(state, before, scan)
         } else {
             None
         }
@@ -246,17 +217,17 @@ impl<L: Listed> Page<L> {
         &self,
         state: &State,
         after: Option<&BookingId>,
-        found: &mut Found,
+        scan: &mut Scan,
     ) -> Option<BookingId> {
-        if !self.listed.wants_live() {
+        if !self.filter.wants_live() {
             return None;
         }
         for id in state.bookings.live_ids(after) {
             if self.matches_id(state, id) {
-                found.ids.push(id.clone());
+                scan.ids.push(id.clone());
             }
-            found.left -= 1;
-            if found.ids.len() == self.limit || found.left == 0 {
+            scan.left -= 1;
+            if scan.ids.len() == self.limit || scan.left == 0 {
                 return Some(id.clone());
             }
         }
@@ -267,24 +238,24 @@ impl<L: Listed> Page<L> {
         &self,
         state: &State,
         before: Option<(Instant, BookingId)>,
-        found: &mut Found,
+        scan: &mut Scan,
     ) -> Option<Cursor> {
         let mut is_past = before.is_none();
         let (at, id) = before.unzip();
         for next in state.bookings.ended() {
             if !is_past {
                 let (next_at, at) = (next.ended_at(), at.unwrap_or_default());
-                // One that was forgotten meanwhile is passed by its time.
+                // If the booking of the cursor was forgotten since, its time still ends the skip.
                 is_past = next_at < at || (next_at == at && Some(next.id()) == id.as_ref());
                 if next_at >= at {
                     continue;
                 }
             }
             if self.matches_ended(state, next) {
-                found.ids.push(next.id().clone());
+                scan.ids.push(next.id().clone());
             }
-            found.left = found.left.saturating_sub(1);
-            if found.ids.len() == self.limit || found.left == 0 {
+            scan.left = scan.left.saturating_sub(1);
+            if scan.ids.len() == self.limit || scan.left == 0 {
                 return Some(Cursor::Ended(Some((next.ended_at(), next.id().clone()))));
             }
         }
@@ -298,21 +269,21 @@ impl<L: Listed> Page<L> {
             return false;
         };
         self.matches_labels(&request.class, &request.tenant)
-            && self.listed.wants(state, id, &standing)
+            && self.filter.wants(state, id, &standing)
     }
 
     fn matches_ended(&self, state: &State, ended: &Ended) -> bool {
         let labels = state.bookings.ended_labels(ended);
         labels.is_some_and(|(class, tenant)| self.matches_labels(class, tenant))
             && self
-                .listed
+                .filter
                 .wants(state, ended.id(), &Standing::Ended(ended))
     }
 
     fn matches_labels(&self, class: &Label, tenant: &Label) -> bool {
         let is = |wanted: Option<&Label>, label| wanted.is_none_or(|is| is == label);
-        is(self.listed.class(), class)
-            && is(self.listed.tenant(), tenant)
+        is(self.filter.class(), class)
+            && is(self.filter.tenant(), tenant)
             && self.caller.sees_tenant(tenant)
     }
 }

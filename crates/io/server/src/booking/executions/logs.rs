@@ -1,8 +1,8 @@
-//! What an execution writes, as far as it is kept.
+//! Stored output of an execution.
 //!
-//! Whoever follows reads until the execution has ended and all it wrote was read: its end is on
-//! record only after the last byte is in its file. A program writes without telling the ledger,
-//! so its file is looked at now and then too.
+//! A followed read ends when the execution has ended and its whole output was read; the end is
+//! recorded only after the last byte is in the file. Writes do not change the ledger, so the file is
+//! also polled.
 
 use bursar_engine::Reference;
 use std::io::{self, Read};
@@ -17,29 +17,22 @@ use bursar_units::causes::chain;
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::Executing;
+use super::ExecutorSettings;
 use crate::caller::Caller;
 use crate::log;
 use crate::service::Service;
 
-/// Bytes that are read at a time.
 const CHUNK_BYTES: usize = 64 << 10;
-/// How long what was written may stay unseen by whoever follows.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_EVERY: Duration = Duration::from_millis(200);
 
-/// Which part of what was written is wanted.
 #[derive(Clone, Copy, Debug)]
-pub struct LogsFrom {
-    /// Of which stream.
-    pub stream: Stream,
-    /// From which byte on.
-    pub from: u64,
-    /// Whether to go on until the execution has ended.
-    pub follow: bool,
+pub(crate) struct LogsFrom {
+    pub(crate) stream: Stream,
+    pub(crate) from: u64,
+    pub(crate) follow: bool,
 }
 
-/// What was written, on its way.
-pub struct Logs {
+pub(crate) struct Logs {
     service: Arc<Service>,
     executor: Arc<dyn Executor>,
     id: BookingId,
@@ -48,25 +41,22 @@ pub struct Logs {
     _permit: OwnedSemaphorePermit,
 }
 
-/// What was written, being read.
 type Reading = Box<dyn Read + Send>;
-/// What became of a read: the bytes, and what to read on from unless it is at its end.
-type Piece = (Bytes, Option<Reading>);
 
 impl Service {
-    /// What an execution has written. It is told only to those who may act as its tenant: what a
-    /// program writes is its owner's business.
-    pub async fn logs(
+    /// Reads the output of an execution. It is private: only callers that may act as its tenant can
+    /// read it.
+    pub(crate) async fn logs(
         self: &Arc<Self>,
         caller: &Caller,
         id: &BookingId,
         wanted: LogsFrom,
     ) -> Result<Logs, Problem> {
-        let seen = self.look_at_execution(caller, id)?;
-        if let Some(tenant) = &seen.body.tenant {
+        let execution = self.find_execution(caller, id)?;
+        if let Some(tenant) = &execution.body.tenant {
             caller.require_tenant(tenant)?;
         }
-        let Executing { executor, .. } = self.where_it_runs()?;
+        let ExecutorSettings { executor, .. } = self.require_executor()?;
         let permit = self.stream_permit()?;
         let mut logs = Logs {
             service: Arc::clone(self),
@@ -79,7 +69,7 @@ impl Service {
         let has_ended = logs.has_ended();
         logs.reading = logs.open().await.map_err(|error| unreadable(id, &error))?;
         if has_ended && logs.reading.is_none() {
-            let detail = format!("nothing is kept of what {id} wrote");
+            let detail = format!("no output of {id} is stored");
             return Err(Problem::new(Code::NotFound, detail));
         }
         Ok(logs)
@@ -87,10 +77,10 @@ impl Service {
 }
 
 impl Logs {
-    /// The next piece; `None` at the end. An error means that something is missing.
-    pub async fn next(&mut self) -> Option<io::Result<Bytes>> {
+    /// Reads the next piece; `None` at the end. After an error the output is incomplete.
+    pub(crate) async fn next(&mut self) -> Option<io::Result<Bytes>> {
         loop {
-            // Both come before the read: what is written until the end is read after it.
+            // Both come before the read, so that the read finds all bytes written before the end.
             let changed = self
                 .service
                 .ledger
@@ -108,14 +98,14 @@ impl Logs {
             }
             tokio::select! {
                 _ = changed => {}
-                () = tokio::time::sleep(LOOK) => {}
-                // Broken off, not ended: whoever follows asks again for the rest.
+                () = tokio::time::sleep(POLL_EVERY) => {}
+                // Aborted, not ended: the client asks again for the rest.
                 () = self.service.stopped() => return Some(Err(io::ErrorKind::ConnectionAborted.into())),
             }
         }
     }
 
-    /// The next bytes; none where there are no more now.
+    /// Reads the next bytes; empty if there are no more for now.
     async fn read(&mut self) -> io::Result<Bytes> {
         if self.reading.is_none() {
             self.reading = self.open().await?;
@@ -130,8 +120,8 @@ impl Logs {
         Ok(bytes)
     }
 
-    /// Opens what was written so far; `None` where there is nothing. The future keeps no hold of
-    /// what is being read, which only one thread at a time may have.
+    /// Opens the output; `None` if there is none. The future borrows nothing, because `Reading` is
+    /// not `Sync`.
     fn open(&self) -> impl Future<Output = io::Result<Option<Reading>>> + use<> {
         let (executor, id, wanted) = (Arc::clone(&self.executor), self.id.clone(), self.wanted);
         blocking(move || {
@@ -140,7 +130,6 @@ impl Logs {
         })
     }
 
-    /// Whether nothing is written any more.
     fn has_ended(&self) -> bool {
         let state = self.service.ledger.view().read();
         matches!(
@@ -150,7 +139,8 @@ impl Logs {
     }
 }
 
-fn read_piece(mut reading: Reading) -> io::Result<Piece> {
+/// Returns the bytes, and the reader unless it is at its end.
+fn read_piece(mut reading: Reading) -> io::Result<(Bytes, Option<Reading>)> {
     let mut piece = vec![0; CHUNK_BYTES];
     let size = reading.read(&mut piece)?;
     piece.truncate(size);
@@ -161,11 +151,11 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(io::Error::other("reading what was written panicked")))
+    done.unwrap_or_else(|_| Err(io::Error::other("reading the output panicked")))
 }
 
 fn unreadable(id: &BookingId, error: &io::Error) -> Problem {
     tracing::error!(%id, error = chain(error), "{}", log::EXECUTION_UNREADABLE);
-    let detail = format!("what {id} wrote cannot be read: {}", chain(error));
+    let detail = format!("the output of {id} cannot be read: {}", chain(error));
     Problem::new(Code::Unavailable, detail)
 }

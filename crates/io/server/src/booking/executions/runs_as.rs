@@ -1,24 +1,24 @@
-//! As whom an execution runs on this machine.
+//! The system user of an execution.
 
 use bursar_client::{Code, Problem};
 use bursar_node::executor::User;
 
 use crate::caller::{Caller, Via};
 
-/// Who may have something run as the server's own user.
+/// Callers whose executions may run as the server's own user.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OwnUser {
-    /// Only those who may operate: whatever runs as the server's user can read its files and
-    /// operates it over its socket.
+    /// Operators only: a program of the server's user can read the server's files and operate it
+    /// over its socket.
     Operators,
-    /// Everyone who may submit: the owner of the server trusts them as much, or nothing really runs.
+    /// Every caller that may submit: the server's owner trusts them all, or nothing really runs.
     Everyone,
 }
 
-/// As whom the work of a caller runs; `None` is the server's own user.
+/// Chooses the user of a caller's executions; `None` is the server's own user.
 ///
-/// A server that is root runs it as whoever is at the other end of the local socket; who that is
-/// it does not know of anybody else. A server that is not root can run it as itself only.
+/// A root server uses the peer of the Unix socket; other callers have no known system user. A
+/// server that is not root can run programs only as itself.
 pub(crate) fn runs_as(
     caller: &Caller,
     is_root: bool,
@@ -35,13 +35,13 @@ pub(crate) fn runs_as(
                 "the server's own user"
             };
             let detail = format!(
-                "executions of `{}` would run as {whose} here, which needs `operate`",
+                "executions of `{}` would run as {whose}, which needs `operate`",
                 caller.name
             );
             let way_out = if is_root {
-                "submit it over the local socket: it runs as you"
+                "submit it over the local socket, so that it runs as your user"
             } else {
-                "set `share-user = true` under [executor] where everyone is trusted as much"
+                "set `share-user = true` under [executor] if all callers are trusted like operators"
             };
             Err(Problem {
                 changes: vec![way_out.to_owned()],
@@ -65,7 +65,7 @@ mod tests {
     const REFUSED: Result<Option<User>, Code> = Err(Code::NotAllowed);
 
     #[test]
-    fn nobody_but_an_operator_has_anything_run_as_who_operates() {
+    fn only_operators_run_programs_as_an_operating_user() {
         let ada = User {
             uid: 1000,
             gid: 100,

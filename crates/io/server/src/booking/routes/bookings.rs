@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 use crate::http::App;
 use crate::http::call::{Call, Reading};
 use crate::http::respond::{Handled, json};
-use crate::service::{BookingFilter, LONG_POLL_MAX, LookAt};
+use crate::service::{BookingFilter, BookingQuery, LONG_POLL_MAX, WriteMode};
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -26,18 +26,18 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(cancel_booking))
 }
 
-/// Asks for slots under an id.
+/// Reserves slots under an id.
 ///
-/// The same id and body again answers with the present state of that booking.
+/// A repeated request with the same id and body returns the current state of that booking.
 #[utoipa::path(
     put, path = "/v1/bookings/{id}", tag = "bookings",
     params(("id" = String, Path, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$"),
-           ("dryRun" = Option<bool>, Query, description = "Answer what would happen and change nothing")),
+           ("dryRun" = Option<bool>, Query, description = "Return what would happen and change nothing")),
     request_body = BookingRequest,
     responses((status = 201, body = Booking, description = "Granted"),
-              (status = 202, body = Booking, description = "It waits"),
-              (status = 200, body = Booking, description = "It was asked for before; this is its present state"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+              (status = 202, body = Booking, description = "Queued"),
+              (status = 200, body = Booking, description = "Requested before; this is its current state"),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
 )]
 async fn reserve_booking(call: Call) -> Handled {
     let mut reading = call.reading();
@@ -46,42 +46,38 @@ async fn reserve_booking(call: Call) -> Handled {
     let request = reading.body_for_tenant(|request: &BookingRequest| request.tenant.as_ref());
     let (id, request) = reading.end(id.zip(request)).await?;
     let operation = Operation::Reserve { id, request };
-    json(
-        call.service()
-            .operate(&call.caller, operation, mode)
-            .await?,
-    )
+    operate(&call, operation, mode).await
 }
 
-/// How a booking stands.
+/// A booking.
 #[utoipa::path(
     get, path = "/v1/bookings/{id}", tag = "bookings",
     params(("id" = String, Path, max_length = 128),
-           ("fence" = Option<u64>, Query, description = "Ask whether this is the present fence: `held`"),
-           ("wait" = Option<String>, Query, description = "Wait so long, as in `30s`, for a queued booking to change; at most 5m"),
+           ("fence" = Option<u64>, Query, description = "Compare with the current fence; the result is `held`"),
+           ("wait" = Option<String>, Query, description = "Time to wait until a queued booking changes, such as `30s`; at most 5m"),
            ("minRecord" = Option<u64>, Query, description = "Wait until this record is reflected")),
     responses((status = 200, body = Booking),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
 )]
 async fn get_booking(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let id = reading.part("id");
-    let look_at = LookAt {
+    let query = BookingQuery {
         fence: reading.query("fence"),
         wait: wait(&mut reading),
     };
     let id: BookingId = reading.end(id).await?;
-    let looked = call.service().booking(&call.caller, &id, look_at);
-    json(call.hold(looked).await?)
+    let answer = call.service().booking(&call.caller, &id, query);
+    json(call.hold(answer).await?)
 }
 
-/// Shows that the holder lives. Answered at once; the ledger notes it when the deadline comes.
+/// Renews a booking: shows that its holder is alive. It is recorded when the old deadline comes.
 #[utoipa::path(
     post, path = "/v1/bookings/{id}/renew", tag = "bookings",
     params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
     request_body = RenewRequest,
     responses((status = 200, body = Booking),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
 )]
 async fn renew_booking(call: Call) -> Handled {
     let mut reading = call.reading();
@@ -90,20 +86,16 @@ async fn renew_booking(call: Call) -> Handled {
     let request = reading.body();
     let (id, request): (_, RenewRequest) = reading.end(id.zip(request)).await?;
     let operation = Operation::Renew { id, request };
-    json(
-        call.service()
-            .operate(&call.caller, operation, mode)
-            .await?,
-    )
+    operate(&call, operation, mode).await
 }
 
-/// Gives slots back. A repeat has no effect and is no problem: `applied` is false.
+/// Releases a booking. A repeat succeeds without effect: `applied` is false.
 #[utoipa::path(
     post, path = "/v1/bookings/{id}/release", tag = "bookings",
     params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
     request_body = ReleaseRequest,
     responses((status = 200, body = Booking),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
 )]
 async fn release_booking(call: Call) -> Handled {
     let mut reading = call.reading();
@@ -112,20 +104,16 @@ async fn release_booking(call: Call) -> Handled {
     let request = reading.body();
     let (id, request): (_, ReleaseRequest) = reading.end(id.zip(request)).await?;
     let operation = Operation::Release { id, request };
-    json(
-        call.service()
-            .operate(&call.caller, operation, mode)
-            .await?,
-    )
+    operate(&call, operation, mode).await
 }
 
-/// Gives up a wait, or has an execution stopped.
+/// Takes a booking out of the queue, or stops an execution.
 #[utoipa::path(
     post, path = "/v1/bookings/{id}/cancel", tag = "bookings",
     params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
     request_body = Option<CancelRequest>,
     responses((status = 200, body = Booking),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
 )]
 async fn cancel_booking(call: Call) -> Handled {
     let mut reading = call.reading();
@@ -134,20 +122,16 @@ async fn cancel_booking(call: Call) -> Handled {
     let body = reading.body_or_empty();
     let (id, CancelRequest {}) = reading.end(id.zip(body)).await?;
     let operation = Operation::Cancel { id };
-    json(
-        call.service()
-            .operate(&call.caller, operation, mode)
-            .await?,
-    )
+    operate(&call, operation, mode).await
 }
 
-/// Independent operations, decided in order, one result each. A batch is not atomic.
+/// Runs independent operations in order, with one result each. A batch is not atomic.
 #[utoipa::path(
     post, path = "/v1/bookings", tag = "bookings",
     params(("dryRun" = Option<bool>, Query)),
     request_body = Batch,
     responses((status = 200, body = BatchAnswer),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
 )]
 async fn batch_bookings(call: Call) -> Handled {
     let mut reading = call.reading();
@@ -157,18 +141,18 @@ async fn batch_bookings(call: Call) -> Handled {
     json(call.service().batch(&call.caller, batch, mode).await?)
 }
 
-/// Bookings that the caller may see: those that live by id, then those that ended, newest first.
+/// Bookings that the caller may see: live ones by id, then ended ones, newest first.
 #[utoipa::path(
     get, path = "/v1/bookings", tag = "bookings",
-    params(("class" = Option<String>, Query), ("language" = Option<String>, Query, description = "The seed's word for `class`"),
+    params(("class" = Option<String>, Query), ("language" = Option<String>, Query, description = "Alias of `class`"),
            ("tenant" = Option<String>, Query),
-           ("state" = Option<String>, Query, description = "`queued`, `granted`, `ended`, or several with commas"),
-           ("status" = Option<String>, Query, description = "The seed's word for states: `active` or `released`"),
+           ("state" = Option<String>, Query, description = "`queued`, `granted`, `ended`, or several separated by commas"),
+           ("status" = Option<String>, Query, description = "Alias of `state`: `active` means `granted`, `released` means `ended`"),
            ("id" = Option<String>, Query), ("execution" = Option<String>, Query),
            ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
            ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = ListAnswer<Booking>),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
 )]
 async fn list_bookings(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
@@ -189,20 +173,24 @@ async fn list_bookings(call: Call) -> Handled {
     let (page, cursor) = (reading.page(), reading.query("cursor"));
     let filter = reading.end(Some(filter)).await?;
     let service = call.service();
-    json(service.bookings(&call.caller, filter, page, cursor).await?)
+    json(service.page(&call.caller, filter, page, cursor).await?)
 }
 
-/// How long a look may wait for what it looks at to change.
+async fn operate(call: &Call, operation: Operation, mode: WriteMode) -> Handled {
+    let service = call.service();
+    json(service.operate(&call.caller, operation, mode).await?)
+}
+
 pub(crate) fn wait(reading: &mut Reading<'_>) -> Option<Duration> {
     let wait: Option<Millis> = reading.query("wait");
     let wait = wait.map(|wait| Duration::from_millis(wait.ms()));
     if wait.is_some_and(|wait| wait > LONG_POLL_MAX) {
-        reading.mistake("wait", "is too long, at most 5m is allowed");
+        reading.mistake("wait", "must be at most 5m");
     }
     wait
 }
 
-/// The states that are wanted, in our words or the seed's.
+/// Reads the wanted states from `state` and its alias `status`.
 fn states(reading: &mut Reading<'_>) -> BTreeSet<BookingState> {
     let all = BookingState::ALL.map(|state| (state.word(), state));
     let mut wanted = reading.chosen("state", &all);
@@ -210,7 +198,7 @@ fn states(reading: &mut Reading<'_>) -> BTreeSet<BookingState> {
         None => {}
         Some("active") => drop(wanted.insert(BookingState::Granted)),
         Some("released") => drop(wanted.insert(BookingState::Ended)),
-        Some(_) => reading.mistake("status", "is neither `active` nor `released`"),
+        Some(_) => reading.mistake("status", "must be `active` or `released`"),
     }
     wanted
 }

@@ -29,19 +29,19 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(get_execution_logs))
 }
 
-/// Has a program run under an id, in slots of its own.
+/// Runs a program under an id, in slots of its own.
 ///
-/// The same id and body again answers with the present state of that execution. Its program is
-/// started at most once, and how it ended is known or said to be `lost`.
+/// A repeated request with the same id and body returns the current state of that execution. Its
+/// program is started at most once. If its outcome cannot be known, it is `lost`.
 #[utoipa::path(
     put, path = "/v1/executions/{id}", tag = "executions",
     params(("id" = String, Path, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$"),
-           ("dryRun" = Option<bool>, Query, description = "Answer what would happen and change nothing; what would run is not compared")),
+           ("dryRun" = Option<bool>, Query, description = "Return what would happen and change nothing; the program is not compared with an earlier one")),
     request_body = ExecutionRequest,
-    responses((status = 201, body = Execution, description = "It has its slots and starts"),
-              (status = 202, body = Execution, description = "It waits"),
-              (status = 200, body = Execution, description = "It was submitted before; this is its present state"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+    responses((status = 201, body = Execution, description = "Granted: it starts"),
+              (status = 202, body = Execution, description = "Queued"),
+              (status = 200, body = Execution, description = "Submitted before; this is its current state"),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
 )]
 async fn submit_execution(call: Call) -> Handled {
     let mut reading = call.reading();
@@ -57,33 +57,33 @@ async fn submit_execution(call: Call) -> Handled {
     )
 }
 
-/// How an execution stands, with the steps of its saga.
+/// An execution, with the steps of its saga.
 #[utoipa::path(
     get, path = "/v1/executions/{id}", tag = "executions",
     params(("id" = String, Path, max_length = 128),
-           ("wait" = Option<String>, Query, description = "Wait so long, as in `30s`, for it to be in another state; at most 5m"),
+           ("wait" = Option<String>, Query, description = "Time to wait for another state, such as `30s`; at most 5m"),
            ("minRecord" = Option<u64>, Query, description = "Wait until this record is reflected")),
     responses((status = 200, body = Execution),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
 )]
 async fn get_execution(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let id = reading.part("id");
     let wait = wait(&mut reading);
     let id = reading.end(id).await?;
-    let looked = call.service().execution(&call.caller, &id, wait);
-    json(call.hold(looked).await?)
+    let answer = call.service().execution(&call.caller, &id, wait);
+    json(call.hold(answer).await?)
 }
 
-/// Has an execution stopped, whatever it is doing. A repeat has no effect: `applied` is false.
+/// Stops an execution in any state. A repeat has no effect: `applied` is false.
 ///
-/// Its slots are free when its process is gone, not before.
+/// Its slots are free only when its process is gone.
 #[utoipa::path(
     post, path = "/v1/executions/{id}/cancel", tag = "executions",
     params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
     request_body = Option<CancelRequest>,
     responses((status = 200, body = Execution),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
 )]
 async fn cancel_execution(call: Call) -> Handled {
     let mut reading = call.reading();
@@ -98,17 +98,17 @@ async fn cancel_execution(call: Call) -> Handled {
     )
 }
 
-/// Executions that the caller may see: those that live by id, then those that ended, newest first.
+/// Executions that the caller may see: live ones by id, then ended ones, newest first.
 #[utoipa::path(
     get, path = "/v1/executions", tag = "executions",
     params(("class" = Option<String>, Query), ("tenant" = Option<String>, Query),
-           ("state" = Option<String>, Query, description = "`queued`, `starting`, `running`, `stopping`, `stuck`, `ended`, or several with commas"),
-           ("outcome" = Option<String>, Query, description = "`completed`, `failed`, `lost`, `cancelled`, `timed-out`, `wait-over`, or several with commas"),
+           ("state" = Option<String>, Query, description = "`queued`, `starting`, `running`, `stopping`, `stuck`, `ended`, or several separated by commas"),
+           ("outcome" = Option<String>, Query, description = "`completed`, `failed`, `lost`, `cancelled`, `timed-out`, `wait-over`, or several separated by commas"),
            ("id" = Option<String>, Query),
            ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
            ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = ListAnswer<Execution>),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
 )]
 async fn list_executions(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
@@ -124,23 +124,19 @@ async fn list_executions(call: Call) -> Handled {
     let (page, cursor) = (reading.page(), reading.query("cursor"));
     let filter = reading.end(Some(filter)).await?;
     let service = call.service();
-    json(
-        service
-            .executions(&call.caller, filter, page, cursor)
-            .await?,
-    )
+    json(service.page(&call.caller, filter, page, cursor).await?)
 }
 
-/// What an execution has written, as it is; told to those who may act as its tenant.
+/// Output of an execution, unchanged. Only callers that may act as its tenant can read it.
 #[utoipa::path(
     get, path = "/v1/executions/{id}/logs", tag = "executions",
     params(("id" = String, Path, max_length = 128),
-           ("stream" = Option<String>, Query, description = "`stdout`, which is meant unless given, or `stderr`"),
-           ("follow" = Option<bool>, Query, description = "Go on until the execution has ended"),
-           ("from" = Option<u64>, Query, description = "Leave out so many bytes"),
+           ("stream" = Option<String>, Query, description = "`stdout`, the default, or `stderr`"),
+           ("follow" = Option<bool>, Query, description = "Continue until the execution has ended"),
+           ("from" = Option<u64>, Query, description = "Number of bytes to skip"),
            ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = String, content_type = "text/plain"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
 )]
 async fn get_execution_logs(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
@@ -150,7 +146,7 @@ async fn get_execution_logs(call: Call) -> Handled {
             Some("stderr") => Stream::Stderr,
             named => {
                 if named.is_some_and(|named| named != "stdout") {
-                    reading.mistake("stream", "is neither `stdout` nor `stderr`");
+                    reading.mistake("stream", "must be `stdout` or `stderr`");
                 }
                 Stream::Stdout
             }
@@ -166,7 +162,7 @@ async fn get_execution_logs(call: Call) -> Handled {
     let mut response = call.pieces("text/plain", pieces(logs), |_| None);
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // A program may write anything: what it wrote is no page, whatever it looks like.
+    // Output that looks like HTML must not be rendered as a page.
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Ok(response)
 }

@@ -1,4 +1,4 @@
-//! What a part of an address, a header or a query parameter may be.
+//! Types of path parts, headers and query parameters.
 
 use bursar_client::api::instant;
 use bursar_client::problem::FieldError;
@@ -9,9 +9,9 @@ use bursar_units::{BookingId, INTEGER_MAX, Label, Millis, ObjectName};
 
 use crate::service::{Cursor, Position, Since, no_subject};
 
-/// A type that a text of a request may have.
+/// A type that is parsed from a text of a request.
 pub(crate) trait Parameter: Sized {
-    /// Reads the text of this name, or says what is wrong with it.
+    /// Parses the parameter `name`; the problem names it.
     fn read(name: &str, text: &str) -> Result<Self, Problem>;
 }
 
@@ -42,7 +42,8 @@ parsed!(BookingId, Label, Millis, ObjectName);
 
 impl Parameter for Cursor {
     fn read(name: &str, text: &str) -> Result<Self, Problem> {
-        let message = "is not one of this list; send `nextCursor` of the page before as it is";
+        let message =
+            "is not a cursor of this list; send `nextCursor` of the previous page unchanged";
         Self::parse(text).ok_or_else(|| invalid(name, message))
     }
 }
@@ -54,7 +55,7 @@ impl Parameter for Position {
     }
 }
 
-/// A time in the past, as a distance or an instant.
+/// `-1h` is a distance into the past; anything else is an instant.
 impl Parameter for Since {
     fn read(name: &str, text: &str) -> Result<Self, Problem> {
         match text.strip_prefix('-') {
@@ -66,28 +67,26 @@ impl Parameter for Since {
     }
 }
 
-/// An object that records are about, as in `booking/job-1`.
 impl Parameter for Reference {
     fn read(name: &str, text: &str) -> Result<Self, Problem> {
         text.parse().map_err(|error| no_subject(name, name, &error))
     }
 }
 
-/// There is no tile of a name that none can have.
+/// A wrong path is `not-found`, like the path of a tile that does not exist.
 impl Parameter for TilePath {
     fn read(name: &str, text: &str) -> Result<Self, Problem> {
         let path = format!("tile/{text}").parse();
         path.map_err(|error| {
-            let words = format!("{error}");
+            let message = format!("{error}");
             Problem {
-                errors: vec![FieldError::new(name, words.clone())],
-                ..Problem::new(Code::NotFound, words)
+                errors: vec![FieldError::new(name, message.clone())],
+                ..Problem::new(Code::NotFound, message)
             }
         })
     }
 }
 
-/// One mistake.
 pub(super) fn invalid(name: &str, message: impl Into<String>) -> Problem {
     Problem::invalid(vec![FieldError::new(name, message)])
 }

@@ -1,4 +1,4 @@
-//! Query parameters as they are written.
+//! Query parameters as text.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use axum::extract::Query as Pairs;
 use bursar_client::problem::FieldError;
 use http::Uri;
 
-/// What follows the `?`; `None` where that is no list of names and values.
+/// The parameters after the `?`; `None` if they cannot be parsed.
 pub(super) struct Query(Option<Vec<(String, String)>>);
 
 impl Query {
@@ -15,7 +15,6 @@ impl Query {
         Self(pairs.ok().map(|Pairs(pairs)| pairs))
     }
 
-    /// A parameter, if it is text.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let found = self.pairs().iter().find(|(known, _)| known == name);
         found
@@ -23,8 +22,8 @@ impl Query {
             .filter(|value| is_text(value))
     }
 
-    /// What is wrong whatever the parameters mean. One that is not of this address is refused: a
-    /// typo must not be ignored.
+    /// Lists parameters that are unknown, repeated or not UTF-8. An unknown one is refused, because
+    /// a typo must not be ignored.
     pub(super) fn mistakes<'a>(
         &'a self,
         known: &'a BTreeSet<&'static str>,
@@ -56,7 +55,7 @@ impl Query {
     }
 }
 
-/// Bytes that are no text arrive as the character that stands for them.
+/// Bytes that are not UTF-8 arrive as replacement characters.
 fn is_text(text: &str) -> bool {
     !text.contains(char::REPLACEMENT_CHARACTER)
 }

@@ -1,4 +1,4 @@
-//! A request that is being read: all that is wrong in it is told at once.
+//! Parsing of a request, which collects all mistakes for one answer.
 
 use std::collections::BTreeSet;
 
@@ -12,22 +12,20 @@ use serde_json::Value;
 
 use super::Call;
 use super::parameter::{Parameter, invalid};
-use crate::service::{Mode, missing_tenant};
+use crate::service::{WriteMode, missing_tenant};
 
-/// Parts of an address, headers, query parameters and a body, read together. A query parameter that
-/// is read belongs to the address, and any other is a mistake. What is wrong reads as absent, and
-/// [`Reading::end`] refuses the request with every mistake. Every handler reads its
-/// request through this and nothing else.
+/// Reads path parts, headers, query parameters and the body of a request. A query parameter that no
+/// method asked for is a mistake. A wrong value reads as absent, and [`Reading::end`] refuses the
+/// request with every mistake. Handlers read requests only through this.
 pub(crate) struct Reading<'a> {
     call: &'a Call,
     min_record: Option<u64>,
-    /// The query parameters that were asked for: those of the address.
+    /// The query parameters that the handler asked for.
     known: BTreeSet<&'static str>,
     problems: Vec<Problem>,
 }
 
 impl<'a> Reading<'a> {
-    /// Begins to read a request.
     pub(super) fn new(call: &'a Call) -> Self {
         let mut reading = Self {
             call,
@@ -41,65 +39,58 @@ impl<'a> Reading<'a> {
         reading
     }
 
-    /// The record that the answer must reflect; [`Reading::end`] waits for it.
+    /// Reads the record that the answer must reflect; [`Reading::end`] waits for it.
     pub(crate) fn min_record(mut self) -> Self {
         self.min_record = self.query("minRecord");
         self
     }
 
-    /// A part of the address.
     pub(crate) fn part<T: Parameter>(&mut self, name: &str) -> Option<T> {
         let mut parts = self.call.path.iter().flatten();
         let (_, text) = parts.find(|(known, _)| known == name)?;
         self.take(T::read(name, text))
     }
 
-    /// A header, under the name that it has in the description.
     pub(crate) fn header<T: Parameter>(&mut self, name: &str) -> Option<T> {
         let text = self.call.headers.get(name)?.to_str();
         let text = self.take(text.map_err(|_| invalid(name, "is not plain text")))?;
         self.take(T::read(name, text))
     }
 
-    /// The key under which an action is one, however often it is sent.
     pub(crate) fn idempotency_key(&mut self) -> Option<BookingId> {
         self.header("Idempotency-Key")
     }
 
-    /// A query parameter.
     pub(crate) fn query<T: Parameter>(&mut self, name: &'static str) -> Option<T> {
         let text = self.text(name)?;
         self.take(T::read(name, text))
     }
 
-    /// A query parameter as it is written.
     pub(crate) fn text(&mut self, name: &'static str) -> Option<&'a str> {
         self.known.insert(name);
         self.call.query.get(name)
     }
 
-    /// A query parameter that is true or false.
     pub(crate) fn flag(&mut self, name: &'static str) -> bool {
         match self.text(name) {
             None | Some("false") => false,
             Some("true" | "") => true,
             Some(_) => {
-                self.mistake(name, "is neither `true` nor `false`");
+                self.mistake(name, "must be `true` or `false`");
                 false
             }
         }
     }
 
-    /// Whether the write is real.
-    pub(crate) fn mode(&mut self) -> Mode {
+    pub(crate) fn mode(&mut self) -> WriteMode {
         if self.flag("dryRun") {
-            Mode::DryRun
+            WriteMode::DryRun
         } else {
-            Mode::Real
+            WriteMode::Real
         }
     }
 
-    /// The values that some words with commas name.
+    /// Reads a comma-separated list of words as the values they name.
     pub(crate) fn chosen<T: Copy + Ord>(
         &mut self,
         name: &'static str,
@@ -118,7 +109,7 @@ impl<'a> Reading<'a> {
         chosen
     }
 
-    /// How many items a page has.
+    /// Reads the number of items of a page.
     pub(crate) fn page(&mut self) -> usize {
         let limit = match self.text(LIMIT).map(str::parse) {
             None => PAGE_DEFAULT,
@@ -139,19 +130,18 @@ impl<'a> Reading<'a> {
         usize::try_from(limit).unwrap_or(usize::MAX)
     }
 
-    /// The body, which must be there.
     pub(crate) fn body<T: Body>(&mut self) -> Option<T> {
         self.require_body()?;
         self.body_or_empty()
     }
 
-    /// The body; nothing at all is an empty object.
+    /// Reads the body; an empty one is an empty object.
     pub(crate) fn body_or_empty<T: Body>(&mut self) -> Option<T> {
         self.take(body::read(&self.call.body).map_err(|problem| *problem))
     }
 
-    /// The body of a request that counts for a tenant: one that must be named and is not is a
-    /// mistake like the others.
+    /// Reads the body of a request that counts for a tenant. A missing tenant is a mistake if the
+    /// caller has several.
     pub(crate) fn body_for_tenant<T: Body>(
         &mut self,
         tenant: impl Fn(&T) -> Option<&Label>,
@@ -167,14 +157,14 @@ impl<'a> Reading<'a> {
         body
     }
 
-    /// The body, which is the object that the address names.
+    /// Reads the body as the object that the address names.
     pub(crate) fn declared(&mut self, address: Address<'_>) -> Option<Object> {
         self.require_body()?;
         let read = body::read_declared(&self.call.body, address);
         self.take(read.map_err(|problem| *problem))
     }
 
-    /// The body, which is a list of objects.
+    /// Reads the body as a list of objects.
     pub(crate) fn objects(&mut self) -> Option<Vec<Object>> {
         self.require_body()?;
         self.take(body::read_values(&self.call.body).map_err(|problem| *problem))
@@ -182,50 +172,50 @@ impl<'a> Reading<'a> {
 
     fn require_body(&mut self) -> Option<()> {
         if self.call.body.is_empty() {
-            let detail = "the body is empty, it must be a JSON object";
+            let detail = "the body is empty; it must be a JSON object";
             self.problems.push(Problem::new(Code::Malformed, detail));
             return None;
         }
         Some(())
     }
 
-    /// What was read elsewhere, or what is wrong with it.
+    /// Returns a parsed value, or notes its problem.
     pub(crate) fn take<T>(&mut self, read: Result<T, Problem>) -> Option<T> {
         read.map_err(|problem| self.problems.push(problem)).ok()
     }
 
-    /// Notes what is wrong with something that has a name.
+    /// Notes a mistake in a named part of the request.
     pub(crate) fn mistake(&mut self, name: &str, message: &str) {
         self.problems.push(invalid(name, message));
     }
 
-    /// Refuses what has mistakes, with all of them. What has none waits for the record that is to
-    /// be reflected, and is what was read.
+    /// Refuses a request that has mistakes, with all of them. Otherwise waits for `minRecord` and
+    /// returns `read`.
     pub(crate) async fn end<T>(self, read: Option<T>) -> Result<T, Problem> {
         let mistakes = self.call.query.mistakes(&self.known).take(MISTAKES_MAX);
         let mistakes = mistakes.map(|error| Problem::invalid(vec![error]));
-        if let Some(problem) = together(mistakes.chain(self.problems).collect()) {
+        if let Some(problem) = merged(mistakes.chain(self.problems).collect()) {
             return Err(problem);
         }
         if let Some(record) = self.min_record {
             let service = self.call.service();
             self.call.hold(service.reach(record)).await?;
         }
-        // Whatever reads as absent has a mistake.
+        // `read` is absent only where a mistake was noted.
         read.ok_or_else(|| Problem::new(Code::Internal, "the request was not read"))
     }
 }
 
 const LIMIT: &str = "limit";
 
-/// All problems as one. What names no field, such as a body that is no JSON, is told alone. So is a
-/// problem that is the only one: it has a code and words of its own.
-fn together(mut problems: Vec<Problem>) -> Option<Problem> {
-    if let Some(place) = problems
+/// Merges problems into one. A problem without fields, such as a body that is not JSON, is returned
+/// alone. A single problem is returned unchanged, because it has its own code and text.
+fn merged(mut problems: Vec<Problem>) -> Option<Problem> {
+    if let Some(index) = problems
         .iter()
         .position(|problem| problem.errors.is_empty())
     {
-        return Some(problems.swap_remove(place));
+        return Some(problems.swap_remove(index));
     }
     let mut errors: Vec<&FieldError> = Vec::new();
     for error in problems.iter().flat_map(|problem| &problem.errors) {
@@ -240,7 +230,7 @@ fn together(mut problems: Vec<Problem>) -> Option<Problem> {
     }
 }
 
-/// Whether a body that cannot be read lacks its tenant.
+/// Checks whether a body with mistakes lacks its tenant.
 fn is_without_tenant(body: &[u8]) -> bool {
     match serde_json::from_slice(body) {
         Ok(Value::Object(fields)) => fields.get("tenant").is_none_or(Value::is_null),

@@ -1,69 +1,64 @@
-//! Changes of limits and nodes: all or none, real or as a dry run, with their effects.
+//! Atomic changes of limits and nodes, with their effects.
 
-use bursar_client::api::{APPLY_OBJECTS_MAX, ApplyAnswer, Change as Told, ChangeKind, FieldChange};
+use bursar_client::api::{
+    APPLY_OBJECTS_MAX, ApplyAnswer, Change as ApiChange, ChangeKind, FieldChange,
+};
 use bursar_client::object::Object;
 use bursar_client::{Code, Problem};
 use bursar_engine::booking::decide as booking;
 use bursar_engine::explain::{Changed, Mood, Previous};
-use bursar_engine::{Answer as Word, Change, Command, Node, Reference, spine};
+use bursar_engine::{Answer as EngineAnswer, Change, Command, Node, Reference, spine};
 use bursar_units::quantity::{format_cpu, format_memory};
 use bursar_units::{Amount, ObjectName};
 
 use crate::caller::Caller;
 use crate::service::refusal::of_refusal;
-use crate::service::{Answer, Mode, Service};
+use crate::service::{Answer, Service, WriteMode};
 
-/// How a change is made.
 #[derive(Clone, Debug)]
-pub struct Write {
-    /// Whether it is real.
-    pub mode: Mode,
-    /// The version that the object must have, where the caller wants to be sure; `*` is any.
-    pub if_match: Option<String>,
+pub(crate) struct WriteOptions {
+    pub(crate) mode: WriteMode,
+    /// Version that the object must have; `*` is any.
+    pub(crate) if_match: Option<String>,
 }
 
-/// One object to be changed.
 #[derive(Clone, Debug)]
-pub enum Asked {
-    /// It shall be so.
+pub(crate) enum ObjectChange {
     Set(Object),
-    /// This limit shall be gone.
     DropLimit(ObjectName),
-    /// This machine shall be gone.
     DropNode(ObjectName),
 }
 
 impl Service {
-    /// Changes declared objects, all or none, and says what each came to.
-    pub async fn change(
+    /// Changes declared objects, all or none, and returns the effect of each change.
+    pub(crate) async fn change(
         &self,
         caller: &Caller,
-        asked: Vec<Asked>,
-        write: Write,
+        changes: Vec<ObjectChange>,
+        options: WriteOptions,
     ) -> Result<Answer<ApplyAnswer>, Problem> {
         caller.require_operate("change limits and nodes")?;
-        if asked.len() > APPLY_OBJECTS_MAX {
-            let detail = format!(
-                "{} objects, at most {APPLY_OBJECTS_MAX} are applied at once",
-                asked.len()
-            );
+        let count = changes.len();
+        if count > APPLY_OBJECTS_MAX {
+            let detail =
+                format!("the request has {count} objects, at most {APPLY_OBJECTS_MAX} are allowed");
             return Err(Problem::new(Code::TooLarge, detail));
         }
         let command: Command = spine::Command::Change {
-            changes: asked.iter().map(Asked::change).collect(),
-            expect: asked
+            changes: changes.iter().map(ObjectChange::change).collect(),
+            expect: changes
                 .iter()
-                .filter_map(|asked| Some((asked.reference(), asked.expected(&write)?)))
+                .filter_map(|change| Some((change.reference(), change.expected(&options)?)))
                 .collect(),
         }
         .into();
-        let (outcome, mood) = match write.mode {
-            Mode::Real => (self.submit_one(caller, command.clone()).await?, Mood::Did),
-            Mode::DryRun => (self.plan(&command).0, Mood::Would),
+        let (outcome, mood) = match options.mode {
+            WriteMode::Real => (self.submit_one(caller, command.clone()).await?, Mood::Did),
+            WriteMode::DryRun => (self.plan(&command).0, Mood::Would),
         };
         let record = outcome.record;
         match outcome.result {
-            Ok(Word::Changed(changed)) => Ok(told(&asked, &changed, record, mood)),
+            Ok(EngineAnswer::Changed(results)) => Ok(answer(&changes, &results, record, mood)),
             Ok(_) => Err(Problem::new(
                 Code::Internal,
                 "a change was answered as another command",
@@ -76,20 +71,20 @@ impl Service {
     }
 }
 
-impl Asked {
+impl ObjectChange {
     fn reference(&self) -> Reference {
         self.change().declared()
     }
 
-    /// The version that the object must have: of the request, or of the file.
-    fn expected(&self, write: &Write) -> Option<String> {
+    /// The version that the object must have, from `If-Match` or from the object itself.
+    fn expected(&self, options: &WriteOptions) -> Option<String> {
         let stated = match self {
             Self::Set(Object::Limit {
                 resource_version, ..
             }) => resource_version.as_ref(),
             _ => None,
         };
-        write.if_match.as_ref().or(stated).cloned()
+        options.if_match.as_ref().or(stated).cloned()
     }
 
     fn change(&self) -> Change {
@@ -103,7 +98,7 @@ impl Asked {
         }
     }
 
-    fn told(&self, changed: &Changed, mood: Mood) -> Told {
+    fn result(&self, changed: &Changed, mood: Mood) -> ApiChange {
         let Changed {
             previous,
             is_changed,
@@ -127,7 +122,7 @@ impl Asked {
             }
         };
         let effect = effect.as_ref().filter(|_| change != ChangeKind::Unchanged);
-        Told {
+        ApiChange {
             object: self.reference().to_string(),
             change,
             fields,
@@ -160,12 +155,16 @@ impl Asked {
     }
 }
 
-/// What a change came to, object by object.
-fn told(asked: &[Asked], changed: &[Changed], record: u64, mood: Mood) -> Answer<ApplyAnswer> {
-    let results: Vec<Told> = asked
+fn answer(
+    changes: &[ObjectChange],
+    results: &[Changed],
+    record: u64,
+    mood: Mood,
+) -> Answer<ApplyAnswer> {
+    let results: Vec<ApiChange> = changes
         .iter()
-        .zip(changed)
-        .map(|(asked, changed)| asked.told(changed, mood))
+        .zip(results)
+        .map(|(change, result)| change.result(result, mood))
         .collect();
     let is_new = matches!(results.as_slice(), [only] if only.change == ChangeKind::Created);
     let dry_run = (mood == Mood::Would).then_some(true);
@@ -181,10 +180,10 @@ fn told(asked: &[Asked], changed: &[Changed], record: u64, mood: Mood) -> Answer
     }
 }
 
-/// The name of a resource in files, and its text.
+/// The name of a resource in files, and its format.
 type NodeField = (&'static str, fn(&Amount) -> String);
 
-/// The engine writes a dash where there is nothing.
+/// The engine writes a dash for an absent value.
 fn present(text: &str) -> Option<String> {
     (text != "-").then(|| text.to_owned())
 }

@@ -1,4 +1,4 @@
-//! Limits and nodes as they stand.
+//! Limits and nodes with their state.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,19 +13,18 @@ use bursar_engine::booking::position::HeldUp;
 use bursar_engine::{Reference, State};
 use bursar_units::{Amount, ObjectName};
 
-use super::{no_such, page};
+use super::page;
 use crate::caller::Caller;
 use crate::service::nearest::nearest;
 use crate::service::sight::{self, sees_counter};
 use crate::service::{Answer, Service, last_record};
 
-/// Counters that are told of one limit: a limit of each class or tenant may have as many as there
-/// are bookings.
+/// Counters shown per limit: a limit for each class or tenant may have as many as there are
+/// bookings.
 const COUNTERS_MAX: usize = 100;
 
 impl Service {
-    /// Limits with how they stand, by name.
-    pub async fn limits(
+    pub(crate) async fn limits(
         &self,
         caller: &Caller,
         limit: usize,
@@ -38,29 +37,16 @@ impl Service {
             let held_up = state.bookings.held_up();
             let all = sight::limits(&state, &caller)
                 .map(|declared| shown(&state, &caller, declared, &held_up));
-            let name = |limit: &Limit| limit.metadata.name.as_str().to_owned();
             let after = cursor.as_deref();
-            let mut rest =
-                all.filter(|limit| after.is_none_or(|after| after < name(limit).as_str()));
-            let items: Vec<Limit> = rest.by_ref().take(limit).collect();
-            let next_cursor = rest.next().and_then(|_| items.last().map(name));
-            Answer {
-                status: 200,
-                record,
-                body: ListAnswer {
-                    items,
-                    next_cursor,
-                    record,
-                },
-            }
+            let body = page(all, |of| of.metadata.name.as_str(), limit, after, record);
+            Answer::ok(record, body)
         };
         tokio::task::spawn_blocking(read)
             .await
             .map_err(|_| Problem::new(Code::Internal, "listing limits panicked"))
     }
 
-    /// One limit with how it stands.
-    pub async fn limit(
+    pub(crate) async fn limit(
         &self,
         caller: &Caller,
         name: &ObjectName,
@@ -71,49 +57,32 @@ impl Service {
             let declared = sight::limit(&state, &caller, &name)
                 .ok_or_else(|| sight::no_limit(&state, &caller, &name))?;
             let body = shown(&state, &caller, declared, &state.bookings.held_up());
-            Ok(Answer {
-                status: 200,
-                record: last_record(&state),
-                body,
-            })
+            Ok(Answer::ok(last_record(&state), body))
         };
         tokio::task::spawn_blocking(read)
             .await
             .unwrap_or_else(|_| Err(Problem::new(Code::Internal, "reading a limit panicked")))
     }
 
-    /// Machines, by name.
-    pub fn nodes(&self, limit: usize, cursor: Option<&str>) -> Answer<ListAnswer<Node>> {
+    pub(crate) fn nodes(&self, limit: usize, cursor: Option<&str>) -> Answer<ListAnswer<Node>> {
         let state = self.ledger.view().read();
         let record = last_record(&state);
         let all = state.spine.inventory.iter().map(|of| node(&state, of));
-        let body = page(
-            all,
-            |node| node.metadata.name.as_str(),
-            limit,
-            cursor,
-            record,
-        );
-        Answer {
-            status: 200,
-            record,
-            body,
-        }
+        let body = page(all, |of| of.metadata.name.as_str(), limit, cursor, record);
+        Answer::ok(record, body)
     }
 
-    /// One machine.
-    pub fn node(&self, name: &ObjectName) -> Result<Answer<Node>, Problem> {
+    pub(crate) fn node(&self, name: &ObjectName) -> Result<Answer<Node>, Problem> {
         let state = self.ledger.view().read();
         let inventory = &state.spine.inventory;
         let found = inventory.get(name.as_str()).ok_or_else(|| {
             let names = inventory.iter().map(|node| node.name.as_str());
-            no_such("node", name.as_str(), nearest(name.as_str(), names))
+            Problem {
+                suggestion: nearest(name.as_str(), names),
+                ..Problem::new(Code::NotFound, format!("no node `{name}`"))
+            }
         })?;
-        Ok(Answer {
-            status: 200,
-            record: last_record(&state),
-            body: node(&state, found),
-        })
+        Ok(Answer::ok(last_record(&state), node(&state, found)))
     }
 }
 
@@ -123,7 +92,7 @@ fn node(state: &State, of: &bursar_engine::Node) -> Node {
     node
 }
 
-/// A limit as this caller may see it: with the counters it sees, and their sums.
+/// A limit with the counters that the caller may see, and their sums.
 fn shown(
     state: &State,
     caller: &Caller,
@@ -166,11 +135,11 @@ fn shown(
     shown
 }
 
-/// Keeps the counters with the most in use, by name, and says how many are left out.
+/// Keeps the largest counters, sorted by name. Returns the number of those removed.
 fn keep_largest(counters: &mut Vec<CounterView<'_>>) -> u64 {
     let left_out = counters.len().saturating_sub(COUNTERS_MAX);
     if left_out > 0 {
-        // Stable, so the first names are kept of those that are equal.
+        // A stable sort: of equal counters the first by name are kept.
         counters.sort_by_key(|counter| Reverse((counter.used.slots, counter.waiting)));
         counters.truncate(COUNTERS_MAX);
         counters.sort_by_key(|counter| (counter.class, counter.tenant));

@@ -1,4 +1,4 @@
-//! Copies that are too large for one piece: written on a thread that may block, read as it goes.
+//! Exports and backups: written on a blocking thread and sent in chunks.
 
 use std::io::{self, Read as _, Write};
 use std::path::Path;
@@ -15,25 +15,23 @@ use crate::caller::Caller;
 use crate::log;
 use crate::service::Service;
 
-/// Bytes that are handed over at a time.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Chunks that may wait for a slow reader.
+/// Chunks that may wait for a slow client.
 const CHUNKS_MAX: usize = 8;
 
-/// A copy on its way.
-pub struct Chunks(Receiver<io::Result<Bytes>>);
+pub(crate) struct Chunks(Receiver<io::Result<Bytes>>);
 
 impl Chunks {
-    /// The next piece; `None` at the end. An error means that the copy is not whole.
-    pub async fn next(&mut self) -> Option<io::Result<Bytes>> {
+    /// Waits for the next chunk; `None` at the end. After an error the copy is incomplete.
+    pub(crate) async fn next(&mut self) -> Option<io::Result<Bytes>> {
         self.0.recv().await
     }
 }
 
 impl Service {
-    /// Records as JSON lines, under a checkpoint over the last of them. That they arrived is for the
-    /// caller to say (L13).
-    pub async fn export(
+    /// Exports records as JSON lines that end with a checkpoint. The caller confirms the receipt
+    /// with [`Service::exported`] (L13).
+    pub(crate) async fn export(
         self: &Arc<Self>,
         caller: &Caller,
         from: Option<u64>,
@@ -43,29 +41,28 @@ impl Service {
         self.signed_tree().await?;
         let service = Arc::clone(self);
         let (from, to) = (from.unwrap_or(0), to.unwrap_or(INTEGER_MAX));
-        Ok(written(move |out| {
+        Ok(chunks_of(move |out| {
             let reader = (service.readers)().map_err(io::Error::other)?;
             maintain::export(reader.as_ref(), from, to, out).map_err(io::Error::other)?;
             Ok(())
         }))
     }
 
-    /// The whole store in one file.
-    pub fn backup(self: &Arc<Self>, caller: &Caller) -> Result<Chunks, Problem> {
+    pub(crate) fn backup(self: &Arc<Self>, caller: &Caller) -> Result<Chunks, Problem> {
         caller.require_operate("copy the whole store")?;
         let Some(file) = self.info.file.clone() else {
             let detail = format!(
-                "a store of kind `{}` has no file to copy; export it",
+                "a store of kind `{}` has no file to copy; use `bursar ledger export`",
                 self.info.store
             );
             return Err(Problem::new(Code::Conflict, detail));
         };
         let name = crate::spine::tokens::random_name("backup")?;
-        Ok(written(move |out| {
+        Ok(chunks_of(move |out| {
             let copy = file.with_file_name(name);
             let copied = copy_out(&file, &copy, out);
             if copied.is_err() {
-                // It may not have come into being; what is left would only take space.
+                // A partial copy would only take space; it may not exist.
                 let _absent = std::fs::remove_file(&copy);
             }
             copied
@@ -73,7 +70,7 @@ impl Service {
     }
 }
 
-/// Copies into a file beside the store, which has no name any more when it is read.
+/// Copies the store to a file beside it, which is unlinked before it is sent.
 fn copy_out(file: &Path, copy: &Path, out: &mut dyn Write) -> io::Result<()> {
     maintain::backup(file, copy).map_err(io::Error::other)?;
     let mut reading = std::fs::File::open(copy)?;
@@ -87,12 +84,12 @@ fn copy_out(file: &Path, copy: &Path, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// Runs a writer whose output is read in pieces.
-fn written(write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static) -> Chunks {
+/// Runs `write` on a blocking thread and returns its output in chunks.
+fn chunks_of(write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static) -> Chunks {
     let (send, receive) = channel(CHUNKS_MAX);
     let last = send.clone();
     tokio::spawn(async move {
-        let mut out = Out {
+        let mut out = ChunkWriter {
             send,
             buffer: Vec::with_capacity(CHUNK_BYTES),
         };
@@ -104,20 +101,19 @@ fn written(write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static
         let done = done.unwrap_or_else(|_| Err(io::Error::other("writing the copy panicked")));
         if let Err(error) = done {
             tracing::warn!(error = chain(&error), "{}", log::COPY_FAILED);
-            // A reader that went away needs no word.
+            // This fails only if the client has gone.
             let _gone = last.send(Err(error)).await;
         }
     });
     Chunks(receive)
 }
 
-/// Hands over what is written in pieces.
-struct Out {
+struct ChunkWriter {
     send: Sender<io::Result<Bytes>>,
     buffer: Vec<u8>,
 }
 
-impl Write for Out {
+impl Write for ChunkWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.buffer.extend_from_slice(bytes);
         if self.buffer.len() >= CHUNK_BYTES {

@@ -1,4 +1,4 @@
-//! Records as sentences.
+//! Lists of records, as sentences.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,23 +20,19 @@ use crate::service::proofs::READ_BYTES;
 use crate::service::sight::{may_read_bytes, sees_event};
 use crate::service::{Answer, Service, last_record, unreadable};
 
-/// Records that are read for one page. Those that the index passes over are not.
+/// Records read for one page, not counting those that the index skips.
 const READ_MAX: u64 = 20_000;
 
-/// Which records are listed.
 #[derive(Clone, Debug, Default)]
-pub struct RecordFilter {
-    /// From this one on.
-    pub from: u64,
-    /// About this object only, as in `booking/job-1`.
-    pub object: Option<Reference>,
-    /// Whether the records themselves are wanted too.
-    pub is_raw: bool,
+pub(crate) struct RecordFilter {
+    pub(crate) from: u64,
+    /// Only records about this object, such as `booking/job-1`.
+    pub(crate) object: Option<Reference>,
+    pub(crate) is_raw: bool,
 }
 
 impl Service {
-    /// One page of records, oldest first.
-    pub async fn records(
+    pub(crate) async fn records(
         &self,
         caller: &Caller,
         filter: RecordFilter,
@@ -54,15 +50,11 @@ impl Service {
         let body = self
             .read_store(move |reader| page.read(reader, filter.from))
             .await?;
-        Ok(Answer {
-            status: 200,
-            record: body.record,
-            body,
-        })
+        Ok(Answer::ok(body.record, body))
     }
 
-    /// Refuses a caller that may not have this list. A search may read the store from its
-    /// first record on, so it is for callers that are known.
+    /// Refuses a caller that may not read this list. A search may read the whole store, so anonymous
+    /// callers may not search.
     fn may_list(
         &self,
         caller: &Caller,
@@ -89,7 +81,7 @@ struct Page {
 
 impl Page {
     fn read(&self, reader: &dyn Reader, from: u64) -> Result<ListAnswer<RecordView>, Problem> {
-        // The view first: what it covers is in the store, so nothing is told before it is public.
+        // The view limits the list: a record in the store but not in the view is not public yet.
         let head = self.ledger.view().read().spine.head;
         let (read, next) = match &self.object {
             Some(object) => self.search(reader, object, from..head)?,
@@ -106,7 +98,7 @@ impl Page {
         })
     }
 
-    /// All records of a range, as many as there is room for, and where the next page begins.
+    /// Reads up to `limit` records of a range. Returns them and the start of the next page.
     fn list(&self, reader: &dyn Reader, records: Range<u64>) -> Result<(Vec<Kept>, u64), Problem> {
         let wanted = usize::try_from(records.end.saturating_sub(records.start));
         let max = wanted.unwrap_or(self.limit).min(self.limit);
@@ -116,8 +108,7 @@ impl Page {
         Ok((read, next))
     }
 
-    /// The records of a range about an object, as many as there is room for, and where the next page
-    /// begins.
+    /// Like [`Self::list`], for the records about an object.
     fn search(
         &self,
         reader: &dyn Reader,

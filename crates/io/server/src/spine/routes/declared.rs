@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 use crate::http::App;
 use crate::http::call::{Call, Reading};
 use crate::http::respond::{Handled, json};
-use crate::service::{Asked, EXPLAINED, Write, no_subject};
+use crate::service::{EXPLAINED, ObjectChange, WriteOptions, no_subject};
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -23,12 +23,12 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(explain))
 }
 
-/// Limits with how they stand, by name.
+/// Limits with their state, by name.
 #[utoipa::path(get, path = "/v1/limits", tag = "limits",
     params(("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
            ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = ListAnswer<Limit>),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn list_limits(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let (page, cursor) = (reading.page(), reading.query("cursor"));
@@ -36,11 +36,11 @@ async fn list_limits(call: Call) -> Handled {
     json(call.service().limits(&call.caller, page, cursor).await?)
 }
 
-/// One limit with how it stands.
+/// A limit with its state.
 #[utoipa::path(get, path = "/v1/limits/{name}", tag = "limits",
     params(("name" = String, Path, max_length = 253), ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = Limit),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn get_limit(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let name = reading.part("name");
@@ -48,13 +48,13 @@ async fn get_limit(call: Call) -> Handled {
     json(call.service().limit(&call.caller, &name).await?)
 }
 
-/// Declares a limit or changes it, and says what that comes to.
+/// Creates or changes a limit, and returns the effect.
 #[utoipa::path(put, path = "/v1/limits/{name}", tag = "limits",
     params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query),
-           ("If-Match" = Option<String>, Header, description = "Change it only if this is its `resourceVersion`")),
+           ("If-Match" = Option<String>, Header, description = "Change the limit only if its `resourceVersion` is this")),
     request_body = Limit,
-    responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "It is new"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+    responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "Created"),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn put_limit(call: Call) -> Handled {
     put(call, ObjectKind::Limit).await
 }
@@ -63,17 +63,17 @@ async fn put_limit(call: Call) -> Handled {
 #[utoipa::path(delete, path = "/v1/limits/{name}", tag = "limits",
     params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query), ("If-Match" = Option<String>, Header)),
     responses((status = 200, body = ApplyAnswer),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn delete_limit(call: Call) -> Handled {
-    drop_one(call, Asked::DropLimit).await
+    drop_one(call, ObjectChange::DropLimit).await
 }
 
-/// Machines, by name.
+/// Nodes, by name.
 #[utoipa::path(get, path = "/v1/nodes", tag = "nodes",
     params(("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
            ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = ListAnswer<Node>),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn list_nodes(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let (page, cursor) = (reading.page(), reading.text("cursor"));
@@ -81,11 +81,11 @@ async fn list_nodes(call: Call) -> Handled {
     json(call.service().nodes(page, cursor))
 }
 
-/// One machine.
+/// A node.
 #[utoipa::path(get, path = "/v1/nodes/{name}", tag = "nodes",
     params(("name" = String, Path, max_length = 253), ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = Node),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn get_node(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let name = reading.part("name");
@@ -93,56 +93,57 @@ async fn get_node(call: Call) -> Handled {
     json(call.service().node(&name)?)
 }
 
-/// Adds a machine or changes it.
+/// Creates or changes a node.
 #[utoipa::path(put, path = "/v1/nodes/{name}", tag = "nodes",
     params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query), ("If-Match" = Option<String>, Header)),
     request_body = Node,
-    responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "It is new"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+    responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "Created"),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn put_node(call: Call) -> Handled {
     put(call, ObjectKind::Node).await
 }
 
-/// Removes a machine.
+/// Removes a node.
 #[utoipa::path(delete, path = "/v1/nodes/{name}", tag = "nodes",
     params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query), ("If-Match" = Option<String>, Header)),
     responses((status = 200, body = ApplyAnswer),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn delete_node(call: Call) -> Handled {
-    drop_one(call, Asked::DropNode).await
+    drop_one(call, ObjectChange::DropNode).await
 }
 
 /// Changes several objects, all or none.
 #[utoipa::path(post, path = "/v1/apply", tag = "limits",
     params(("dryRun" = Option<bool>, Query)),
     request_body = ApplyRequest,
-    responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "It is one, and new"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+    responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "The request has one object, which was created"),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn apply(call: Call) -> Handled {
     let mut reading = call.reading();
-    let write = Write {
+    let options = WriteOptions {
         mode: reading.mode(),
         if_match: None,
     };
     let objects = reading.objects();
     let objects = reading.end(objects).await?;
-    let asked = objects.into_iter().map(Asked::Set).collect();
-    json(call.service().change(&call.caller, asked, write).await?)
+    let changes = objects.into_iter().map(ObjectChange::Set).collect();
+    json(
+        call.service()
+            .change(&call.caller, changes, options)
+            .await?,
+    )
 }
 
-/// Why a thing is as it is, when that changes, and who counts.
+/// Explanation of the state of an object: why it is so, when it changes, and whom it concerns.
 #[utoipa::path(get, path = "/v1/explain/{kind}/{name}", tag = "answers",
     params(("kind" = String, Path, description = "`booking` or `limit`"), ("name" = String, Path), ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = Explanation),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn explain(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
-    let (kind, name) = (
-        reading.part::<String>("kind"),
-        reading.part::<String>("name"),
-    );
-    let explained = kind.zip(name);
-    let explained = explained.and_then(|(kind, name)| {
+    let kind = reading.part::<String>("kind");
+    let name = reading.part::<String>("name");
+    let explained = kind.zip(name).and_then(|(kind, name)| {
         let object = Reference::of(&kind, &name, EXPLAINED);
         reading.take(object.map_err(|error| no_subject("kind", "name", &error)))
     });
@@ -153,26 +154,34 @@ async fn explain(call: Call) -> Handled {
 async fn put(call: Call, kind: ObjectKind) -> Handled {
     let mut reading = call.reading();
     let name = reading.part::<ObjectName>("name");
-    let write = write(&mut reading);
+    let options = options(&mut reading);
     let object = reading.declared(Address {
         kind,
         name: name.as_ref(),
     });
-    let asked = vec![Asked::Set(reading.end(object).await?)];
-    json(call.service().change(&call.caller, asked, write).await?)
+    let changes = vec![ObjectChange::Set(reading.end(object).await?)];
+    json(
+        call.service()
+            .change(&call.caller, changes, options)
+            .await?,
+    )
 }
 
-async fn drop_one(call: Call, asked: fn(ObjectName) -> Asked) -> Handled {
+async fn drop_one(call: Call, change: fn(ObjectName) -> ObjectChange) -> Handled {
     let mut reading = call.reading();
     let name = reading.part("name");
-    let write = write(&mut reading);
-    let asked = vec![asked(reading.end(name).await?)];
-    json(call.service().change(&call.caller, asked, write).await?)
+    let options = options(&mut reading);
+    let changes = vec![change(reading.end(name).await?)];
+    json(
+        call.service()
+            .change(&call.caller, changes, options)
+            .await?,
+    )
 }
 
-fn write(reading: &mut Reading<'_>) -> Write {
+fn options(reading: &mut Reading<'_>) -> WriteOptions {
     let if_match = reading.header::<String>("If-Match");
-    Write {
+    WriteOptions {
         if_match: if_match.map(|version| version.trim_matches('"').to_owned()),
         mode: reading.mode(),
     }

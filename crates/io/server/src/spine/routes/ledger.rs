@@ -20,9 +20,9 @@ use crate::http::call::Call;
 use crate::http::respond::{Handled, bytes, json};
 use crate::service::{Chunks, RecordFilter, no_subject};
 
-/// What never changes may be kept for a year, which is the longest that means anything.
-const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
-const NOT_AT_ALL: HeaderValue = HeaderValue::from_static("no-cache");
+/// For files that never change; caches keep nothing longer than a year.
+const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -39,10 +39,10 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(get_tile))
 }
 
-/// How the ledger stands.
+/// Status of the ledger.
 #[utoipa::path(get, path = "/v1/ledger", tag = "ledger", params(("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = LedgerStatus),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn get_ledger(call: Call) -> Handled {
     call.reading().min_record().end(Some(())).await?;
     json(call.service().status().await?)
@@ -50,22 +50,22 @@ async fn get_ledger(call: Call) -> Handled {
 
 /// Records as sentences, oldest first.
 ///
-/// Callers with `use` alone read the records of their own bookings, by `object`. Anonymous callers
-/// do not search. What is stored holds fences: `raw` is for operators, and for a tenant of its own
-/// bookings.
+/// Callers with only the role `use` can read the records of their own bookings, by `object`.
+/// Anonymous callers cannot search. Stored records contain fences, so `raw` is for operators, and for
+/// a tenant about its own bookings.
 #[utoipa::path(get, path = "/v1/records", tag = "ledger",
-    params(("from" = Option<u64>, Query, description = "The first record; `cursor` means the same"),
+    params(("from" = Option<u64>, Query, description = "First record; `cursor` is an alias"),
            ("cursor" = Option<String>, Query), ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000),
-           ("object" = Option<String>, Query, description = "Only records about this, as in `booking/job-1`"),
-           ("raw" = Option<bool>, Query, description = "Add each record as it is stored"),
+           ("object" = Option<String>, Query, description = "Only records about this object, such as `booking/job-1`"),
+           ("raw" = Option<bool>, Query, description = "Include each record as it is stored"),
            ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = ListAnswer<RecordView>),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn list_records(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let (cursor, from) = (reading.query::<u64>("cursor"), reading.query("from"));
     if reading.text("cursor").and(reading.text("from")).is_some() {
-        reading.mistake("from", "goes without `cursor`");
+        reading.mistake("from", "cannot be used together with `cursor`");
     }
     let filter = RecordFilter {
         from: cursor.or(from).unwrap_or(0),
@@ -77,12 +77,12 @@ async fn list_records(call: Call) -> Handled {
     json(call.service().records(&call.caller, filter, page).await?)
 }
 
-/// Records as JSON lines, with all that is needed to check them offline: the last line is a
-/// checkpoint over all of them. For operators.
+/// Records as JSON lines that can be checked offline: the last line is a checkpoint over all of
+/// them. For operators.
 #[utoipa::path(get, path = "/v1/ledger/export", tag = "ledger",
     params(("from" = Option<u64>, Query), ("to" = Option<u64>, Query), ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = String, content_type = "application/jsonl"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn export_ledger(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let (from, to) = (reading.query("from"), reading.query("to"));
@@ -91,10 +91,10 @@ async fn export_ledger(call: Call) -> Handled {
     Ok(call.pieces("application/jsonl", pieces(chunks), |_| None))
 }
 
-/// Says that an export is safe where it was written: what is in it may be pruned.
+/// Confirms that an export is stored safely, so that its records may be pruned.
 #[utoipa::path(post, path = "/v1/ledger/exported", tag = "ledger", request_body = ExportedRequest,
     responses((status = 200, body = ExportedAnswer),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn note_exported(call: Call) -> Handled {
     let mut reading = call.reading();
     let request = reading.body();
@@ -102,22 +102,22 @@ async fn note_exported(call: Call) -> Handled {
     json(call.service().exported(&call.caller, request).await?)
 }
 
-/// The whole store in one file, consistent as of when it began. The signing key is not in it.
+/// The whole store in one file, consistent as of the start of the copy. The signing key is not in it.
 #[utoipa::path(get, path = "/v1/ledger/backup", tag = "ledger",
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn backup_ledger(call: Call) -> Handled {
     call.reading().end(Some(())).await?;
     let chunks = call.shared_service().backup(&call.caller)?;
     Ok(call.pieces("application/octet-stream", pieces(chunks), |_| None))
 }
 
-/// Forgets payloads of records made before a time; every proof still verifies.
+/// Erases the payloads of records made before a time. Existing proofs still verify.
 #[utoipa::path(post, path = "/v1/ledger/prune", tag = "ledger",
-    params(("dryRun" = Option<bool>, Query), ("Idempotency-Key" = Option<String>, Header, description = "Repeats with this key are one action, for 24 hours")),
+    params(("dryRun" = Option<bool>, Query), ("Idempotency-Key" = Option<String>, Header, description = "Repeats with the same key within 24 hours are one action")),
     request_body = PruneRequest,
     responses((status = 200, body = PruneAnswer),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn prune_ledger(call: Call) -> Handled {
     let mut reading = call.reading();
     let (key, mode) = (reading.idempotency_key(), reading.mode());
@@ -127,12 +127,12 @@ async fn prune_ledger(call: Call) -> Handled {
     json(service.prune(&call.caller, request, key, mode).await?)
 }
 
-/// Signs with a further key from now on; the old one accompanies it for thirty days.
+/// Signs with a new key from now on. The old key signs too for thirty days.
 #[utoipa::path(post, path = "/v1/ledger/rotate-key", tag = "ledger",
     params(("dryRun" = Option<bool>, Query), ("Idempotency-Key" = Option<String>, Header)),
     request_body = Option<RotateKeyRequest>,
     responses((status = 200, body = RotateKeyAnswer),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn rotate_key(call: Call) -> Handled {
     let mut reading = call.reading();
     let (key, mode) = (reading.idempotency_key(), reading.mode());
@@ -141,14 +141,14 @@ async fn rotate_key(call: Call) -> Handled {
     json(call.service().rotate_key(&call.caller, key, mode).await?)
 }
 
-/// The proof file of a record, a booking, a limit, a node, a pod or a token, to be checked offline.
+/// Proof file of a record, a booking, a limit, a node, a pod or a token, for checks offline.
 ///
-/// It holds the records as they are stored, with their fences: for operators, and for a tenant of
+/// It contains the stored records with their fences, so it is for operators, and for a tenant about
 /// its own bookings.
 #[utoipa::path(get, path = "/v1/proofs/{kind}/{id}", tag = "ledger",
     params(("kind" = String, Path, description = "`record`, `booking`, `limit`, `node`, `pod` or `token`"), ("id" = String, Path), ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = Object),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn get_proof(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let (kind, id) = (reading.part::<String>("kind"), reading.part::<String>("id"));
@@ -164,21 +164,21 @@ async fn get_proof(call: Call) -> Handled {
 /// The newest signed checkpoint, a C2SP signed note.
 #[utoipa::path(get, path = "/log/checkpoint", tag = "log",
     responses((status = 200, body = String, content_type = "text/plain"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn get_checkpoint(call: Call) -> Handled {
     call.reading().end(Some(())).await?;
     let mut response = bytes(
         "text/plain; charset=utf-8",
         call.service().checkpoint().await?,
     );
-    response.headers_mut().insert(CACHE_CONTROL, NOT_AT_ALL);
+    response.headers_mut().insert(CACHE_CONTROL, NO_CACHE);
     Ok(response)
 }
 
-/// The hashes that show that a record is under the newest checkpoint, without the record.
+/// Hashes that prove that a record is under the newest checkpoint, without the record itself.
 #[utoipa::path(get, path = "/log/inclusion/{record}", tag = "log", params(("record" = u64, Path), ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = Inclusion),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn get_inclusion(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let record = reading.part("record");
@@ -186,19 +186,19 @@ async fn get_inclusion(call: Call) -> Handled {
     json(call.service().inclusion(record).await?)
 }
 
-/// A tile of the tree, as C2SP tlog-tiles names them: `0/x001/234`, `entries/000.p/17`.
+/// A tile of the tree, named as in C2SP tlog-tiles: `0/x001/234`, `entries/000.p/17`.
 ///
-/// Entries are the records as they are stored, which hold fences: they are for operators.
+/// Entries are the stored records with their fences, so they are for operators.
 #[utoipa::path(get, path = "/log/tile/{*path}", tag = "log", params(("path" = String, Path)),
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn get_tile(call: Call) -> Handled {
     let mut reading = call.reading();
     let path = reading.part("path");
     let path = reading.end(path).await?;
     let file = call.service().log_file(&call.caller, path).await?;
     let mut response = bytes("application/octet-stream", file.bytes);
-    let cache = if file.is_final { FOR_EVER } else { NOT_AT_ALL };
+    let cache = if file.is_final { IMMUTABLE } else { NO_CACHE };
     response.headers_mut().insert(CACHE_CONTROL, cache);
     Ok(response)
 }

@@ -15,12 +15,12 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(revoke_token))
 }
 
-/// All tokens, without their secrets.
+/// Tokens, without their secrets.
 #[utoipa::path(get, path = "/v1/tokens", tag = "tokens",
     params(("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
            ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = ListAnswer<Token>),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn list_tokens(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let (page, cursor) = (reading.page(), reading.text("cursor"));
@@ -28,12 +28,12 @@ async fn list_tokens(call: Call) -> Handled {
     json(call.service().tokens(&call.caller, page, cursor)?)
 }
 
-/// Lets somebody in. The secret is in this answer and nowhere else.
+/// Creates a token. Its secret is only in this answer.
 #[utoipa::path(post, path = "/v1/tokens", tag = "tokens",
     params(("dryRun" = Option<bool>, Query), ("Idempotency-Key" = Option<String>, Header)),
     request_body = TokenRequest,
     responses((status = 201, body = TokenCreated),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn create_token(call: Call) -> Handled {
     let mut reading = call.reading();
     let (key, mode) = (reading.idempotency_key(), reading.mode());
@@ -47,11 +47,11 @@ async fn create_token(call: Call) -> Handled {
     )
 }
 
-/// Shuts somebody out.
+/// Revokes a token.
 #[utoipa::path(delete, path = "/v1/tokens/{name}", tag = "tokens",
     params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query)),
     responses((status = 200, body = ApplyAnswer),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn revoke_token(call: Call) -> Handled {
     let mut reading = call.reading();
     let name = reading.part("name");

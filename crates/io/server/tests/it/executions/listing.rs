@@ -1,11 +1,11 @@
-//! Lists of executions, and what is counted of them.
+//! Lists and metrics of executions.
 
 use bursar_engine::booking::execution::Exit;
 use serde_json::{Value, json};
 
 use super::{BTreeMap, BTreeSet, World, cancel, exited, put, started, submit, world};
 
-/// One in each state, and some that ended, among plain bookings.
+/// Creates one execution in each state and some ended ones, among plain bookings.
 async fn populate(world: &World) {
     world.limit("rust", r#"{"class":"rust","slots":1}"#).await;
     world.grant("a-plain", "python", "acme").await;
@@ -39,7 +39,7 @@ async fn ids(world: &World, query: &str) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn filters_and_pages_leave_out_nothing_and_nothing_else() {
+async fn filters_and_pages_return_exactly_the_matching_executions() {
     let (world, _) = world();
     populate(&world).await;
     let check = async |query: &str, expected: &[&str]| {
@@ -118,7 +118,7 @@ fn samples(text: &str, name: &str) -> BTreeMap<String, u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_and_metrics_tell_out_of_memory_from_other_failures() {
+async fn answers_and_metrics_distinguish_out_of_memory() {
     let (world, _) = world();
     let (code, signal) = (None, Some(9));
     let reason = "its cgroup cannot be made".to_owned();
@@ -155,7 +155,7 @@ async fn answers_and_metrics_tell_out_of_memory_from_other_failures() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_equal_the_list_counted_naively_however_often_they_are_asked_for() {
+async fn metrics_equal_a_naive_count_at_every_scrape() {
     let (world, _) = world();
     let zero = world.ask("GET", "/metrics", "").await.text();
     assert_eq!(
@@ -197,7 +197,7 @@ async fn metrics_equal_the_list_counted_naively_however_often_they_are_asked_for
     assert_eq!(
         ran("execution_run_seconds_count"),
         "2",
-        "two of those that ended ever ran"
+        "two of the ended executions ran"
     );
     assert_eq!(ran("execution_start_seconds_count"), "2");
     assert_eq!(ran("executions_adopted_total"), "0");

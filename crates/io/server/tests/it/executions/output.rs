@@ -1,4 +1,4 @@
-//! What executions write.
+//! Output of executions.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn logs(world: &World, query: &str) -> String {
     reply.text()
 }
 
-/// What a follower has read so far.
+/// A followed log.
 struct Follower(Body);
 
 impl Follower {
@@ -61,7 +61,7 @@ async fn each_stream_is_read_by_itself_and_from_any_byte() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_follows_reads_to_the_end_of_the_execution_and_of_its_file() {
+async fn a_followed_log_ends_after_the_execution_and_its_last_byte() {
     let (world, paper) = world();
     let router = world.router(operator());
     submit(&world, "job").await;
@@ -97,7 +97,7 @@ async fn whoever_follows_reads_to_the_end_of_the_execution_and_of_its_file() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_longer_kept_is_not_found_and_a_server_that_stops_breaks_off() {
+async fn missing_output_is_not_found_and_a_stopping_server_aborts() {
     let (world, _) = world();
     let router = world.router(operator());
     submit(&world, "job").await;
@@ -108,16 +108,16 @@ async fn what_is_no_longer_kept_is_not_found_and_a_server_that_stops_breaks_off(
     });
     assert!(
         next.unwrap().is_err(),
-        "an end that is none would be taken for one"
+        "a false end would be taken for the real one"
     );
     exited(&world, "job", Exit::Code(0)).await;
     let gone = world.ask("GET", "/v1/executions/job/logs", "").await;
     let problem = gone.is_problem("not-found");
-    assert_eq!(problem["detail"], "nothing is kept of what job wrote");
+    assert_eq!(problem["detail"], "no output of job is stored");
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_of_output_are_bounded_with_those_of_events() {
+async fn streams_of_output_and_events_share_one_limit() {
     let (world, _) = world();
     let router = world.router(operator());
     submit(&world, "job").await;

@@ -1,4 +1,4 @@
-//! What is run, and what with, is told to nobody (L13).
+//! Programs, arguments and environments are never revealed (L13).
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ const BODY: &str = r#"{"class":"python","tenant":"acme","command":"/bin/s3cret-c
     "args":["--token=s3cret-arg"],"env":{"TOKEN":"s3cret-value"},"directory":"/s3cret-place"}"#;
 
 #[track_caller]
-fn tells_nothing(what: &str, text: &str) {
+fn reveals_nothing(what: &str, text: &str) {
     for secret in SECRETS {
         assert!(!text.contains(secret), "{what} tells {secret}: {text}");
     }
 }
 
-/// All that the stream has to tell until the last execution is over.
+/// Reads the stream until the last execution has ended.
 async fn events(world: &World) -> String {
     let request = Request::get("/v1/events?from=0&kinds=booking,execution");
     let request = request.body(Body::empty()).unwrap();
@@ -40,20 +40,20 @@ async fn events(world: &World) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_answer_record_event_or_metric_tells_what_is_run() {
+async fn no_answer_record_event_or_metric_reveals_the_program() {
     let (world, paper) = world();
     for id in ["done", "stopped"] {
-        tells_nothing("a submission", &put(&world, id, BODY).await.text());
-        tells_nothing("a repeat", &put(&world, id, BODY).await.text());
+        reveals_nothing("a submission", &put(&world, id, BODY).await.text());
+        reveals_nothing("a repeat", &put(&world, id, BODY).await.text());
         started(&world, id).await;
     }
     assert_eq!(
         paper.works.lock().unwrap().len(),
         1,
-        "the same work is kept once"
+        "the same program is stored once"
     );
     let other = BODY.replace("TOKEN", "OTHER");
-    tells_nothing("a refusal", &put(&world, "done", &other).await.text());
+    reveals_nothing("a refusal", &put(&world, "done", &other).await.text());
     for wrong in [
         BODY.replace(r#""s3cret-value""#, r#"["s3cret-value"]"#),
         BODY.replace(r#"["--token=s3cret-arg"]"#, r#""s3cret-arg""#),
@@ -63,9 +63,9 @@ async fn no_answer_record_event_or_metric_tells_what_is_run() {
         BODY.replace("/bin/s3cret-command", r"s3cret-command\u0000"),
         BODY.replace(r#""/s3cret-place""#, r#""s3cret-place""#),
     ] {
-        let told = put(&world, "wrong", &wrong).await;
-        told.is_problem("invalid");
-        tells_nothing("a mistake", &told.text());
+        let reply = put(&world, "wrong", &wrong).await;
+        reply.is_problem("invalid");
+        reveals_nothing("a mistake", &reply.text());
     }
     cancel(&world, "stopped").await;
     exited(&world, "stopped", Exit::Signal(15)).await;
@@ -83,21 +83,24 @@ async fn no_answer_record_event_or_metric_tells_what_is_run() {
     ] {
         let reply = world.ask("GET", path, "").await;
         assert_eq!(reply.status, 200, "{path}");
-        tells_nothing(path, &reply.text());
+        reveals_nothing(path, &reply.text());
     }
-    let told = events(&world).await;
+    let events = events(&world).await;
     for name in [
         "execution.started",
         "execution.stopping",
         "booking.released",
     ] {
-        assert!(told.contains(&format!("event: {name}")), "{name} in {told}");
+        assert!(
+            events.contains(&format!("event: {name}")),
+            "{name} in {events}"
+        );
     }
-    tells_nothing("the stream", &told);
+    reveals_nothing("the stream", &events);
 }
 
 #[test]
-fn a_request_that_is_printed_tells_nothing() {
+fn the_debug_text_of_a_request_reveals_nothing() {
     let request: bursar_client::api::ExecutionRequest = serde_json::from_str(BODY).unwrap();
-    tells_nothing("the request", &format!("{request:?}"));
+    reveals_nothing("the request", &format!("{request:?}"));
 }
