@@ -378,7 +378,7 @@ impl Checker {
         tally.add("heads that became due", became_due);
         self.check_state(mark, &record, &over)?;
         self.note(&record, decided_ms, tally)?;
-        self.tell(&record)?;
+        Self::tell(&record)?;
         tally.record(&record);
         if seq.is_multiple_of(SNAPSHOT_EVERY) {
             invariants::check_snapshot(&self.shadow).map_err(|broke| {
@@ -670,7 +670,7 @@ impl Checker {
     }
 
     /// Every event can be told, in one line.
-    fn tell(&self, record: &Record) -> Result<(), Violation> {
+    fn tell(record: &Record) -> Result<(), Violation> {
         for notice in summary::notices(record.time, &record.events) {
             let sentence = &notice.summary;
             demand(
