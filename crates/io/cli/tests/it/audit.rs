@@ -443,7 +443,7 @@ fn the_oldest_of_too_many_checkpoints_are_forgotten_aloud() {
     fs::write(house.path(".local/state/bursar/checkpoints"), lines).unwrap();
     let verified = house.run(&["audit", "verify", "a.proof"]);
     assert_eq!(verified.code, 0, "{}{}", verified.stdout, verified.stderr);
-    let said = "warning: 1 old checkpoint of this ledger forgotten";
+    let said = "warning: 1 old checkpoint of this ledger deleted";
     assert!(verified.stderr.contains(said), "{}", verified.stderr);
     let kept = seen(&house);
     assert!(kept.len() == 64 && kept[0] == line(101).trim(), "{kept:?}");
