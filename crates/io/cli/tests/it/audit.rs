@@ -446,7 +446,7 @@ fn removing_the_oldest_checkpoints_over_the_limit_is_reported() {
     fs::write(house.path(".local/state/bursar/checkpoints"), lines).unwrap();
     let verified = house.run(&["audit", "verify", "a.proof"]);
     assert_eq!(verified.code, 0, "{}{}", verified.stdout, verified.stderr);
-    let message = "warning: 1 old checkpoint of this ledger forgotten";
+    let message = "warning: 1 old checkpoint of this ledger deleted";
     assert!(verified.stderr.contains(message), "{}", verified.stderr);
     let kept = seen(&house);
     assert!(kept.len() == 64 && kept[0] == line(101).trim(), "{kept:?}");
