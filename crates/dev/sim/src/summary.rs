@@ -98,8 +98,6 @@ pub const MUST_BE_MET: &[&str] = &[
     "verdict: lost",
     "verdict: timed out",
     "verdict: wait over",
-    "worlds stepped in one place",
-    "worlds stepped in three",
     "worlds with two leaders",
 ];
 

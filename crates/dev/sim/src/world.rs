@@ -141,16 +141,11 @@ impl<'a> World<'a> {
     }
 
     fn begin(&mut self) -> Result<(), Violation> {
-        let habits = &self.habits;
-        let shape = if habits.is_whole {
-            "worlds stepped in one place"
-        } else {
-            "worlds stepped in three"
-        };
-        self.tally.add(shape, 1);
-        self.tally
-            .add("worlds with two leaders", u64::from(habits.replicas > 1));
-        for number in 0..habits.clients {
+        self.tally.add(
+            "worlds with two leaders",
+            u64::from(self.habits.replicas > 1),
+        );
+        for number in 0..self.habits.clients {
             let name = Label::new(&format!("client-{number}"));
             let name = name.map_err(|error| broken("a name is a label", error.to_string()))?;
             self.clients.push(Client {
@@ -189,6 +184,7 @@ impl<'a> World<'a> {
         self.act(action)?;
         for number in 0..self.replicas.len() {
             self.let_answers_out(number, usize::MAX)?;
+            self.check_intake(number)?;
         }
         self.check_gone()?;
         self.check_market()?;
@@ -229,7 +225,7 @@ impl<'a> World<'a> {
             }
             Action::Resolve(replica, _) => {
                 if self.is_awake(replica, &action) {
-                    return self.resolve(replica);
+                    self.resolve(replica);
                 }
             }
             Action::Attend(replica, _) => {
@@ -296,7 +292,7 @@ impl<'a> World<'a> {
         for replica in &self.replicas {
             if let Some(process) = &replica.process {
                 self.checker
-                    .check_same(&process.view().read(), "the view at the end")?;
+                    .check_same(&process.ledger.view().read(), "the view at the end")?;
             }
         }
         Ok(())

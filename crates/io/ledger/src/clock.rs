@@ -1,23 +1,24 @@
-//! Time as the ledger lives it: never back, and honest about its own absence (L5).
+//! The time of the ledger: it never goes back, and it shows when the process was away (L5).
 //!
 //! ```text
 //! now  = base + monotonic clock since the term began
 //! base = max(wall clock, last recorded time)
 //! ```
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant as Monotonic, SystemTime, UNIX_EPOCH};
 
 use bursar_units::{Instant, Millis};
 
-/// How far the wall clock may drift from ours before it counts as a jump.
+/// The most that the wall clock may drift from ours; more is a jump.
 const JUMP: Millis = Millis::from_secs(5);
 
 /// The two clocks of a machine.
 pub trait Clock: Send + Sync {
-    /// What the wall clock says.
+    /// Reads the wall clock.
     fn wall(&self) -> Instant;
 
-    /// Time since some fixed point, that no one sets.
+    /// Time since a fixed point, which nobody can set.
     fn monotonic(&self) -> Millis;
 }
 
@@ -27,12 +28,12 @@ pub struct MachineClock {
     start: Monotonic,
 }
 
-/// One look at the clocks.
+/// One reading of both clocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Moment {
-    /// The time now, as the ledger lives it.
+    /// The time of the ledger.
     pub now: Instant,
-    /// What the wall clock says.
+    /// The wall clock.
     pub wall: Instant,
     /// Whether the wall clock has jumped since the last look.
     pub jumped: bool,
@@ -44,8 +45,35 @@ pub struct TermClock {
     base: Instant,
     /// The monotonic clock at `base`.
     since: Millis,
-    /// What the wall clock was ahead (or behind) when it was last believed.
+    /// How far the wall clock was ahead of ours (or behind) at the start or the last jump.
     offset_ms: i128,
+}
+
+/// The clock of a term, shared by its stages and handles.
+pub(crate) struct SharedTermClock {
+    clock: Arc<dyn Clock>,
+    term: Mutex<TermClock>,
+}
+
+impl SharedTermClock {
+    pub(crate) fn new(clock: Arc<dyn Clock>, term: TermClock) -> Self {
+        Self {
+            clock,
+            term: Mutex::new(term),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.term().now(self.clock.as_ref())
+    }
+
+    pub(crate) fn look(&self) -> Moment {
+        self.term().look(self.clock.as_ref())
+    }
+
+    fn term(&self) -> MutexGuard<'_, TermClock> {
+        self.term.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Default for MachineClock {
@@ -87,7 +115,7 @@ impl TermClock {
         self.base.after(Millis::from_ms(elapsed))
     }
 
-    /// Looks at the clocks.
+    /// Reads both clocks.
     pub fn look(&mut self, clock: &dyn Clock) -> Moment {
         let jumped = self.jump(clock).is_some();
         Moment {
@@ -97,8 +125,8 @@ impl TermClock {
         }
     }
 
-    /// The wall clock's word, if it has jumped since it was last believed: forward, and time
-    /// leaps with it; back, and time goes on from where it was.
+    /// The wall clock, if it has jumped since the start or the last jump. After a jump forward the
+    /// time of the ledger jumps too; after a jump back it goes on from where it was.
     pub fn jump(&mut self, clock: &dyn Clock) -> Option<Instant> {
         let (wall, now) = (clock.wall(), self.now(clock));
         let offset_ms = ahead_ms(wall, now);

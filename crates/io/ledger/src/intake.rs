@@ -14,12 +14,12 @@ pub const LANE_LENGTH_MAX: usize = 16_384;
 /// The most commands of one principal that may wait.
 pub const PER_PRINCIPAL_MAX: usize = 1_024;
 
-/// The decision on one command: all that an answer to it needs.
+/// The decision on one command: everything that an answer needs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Outcome {
     /// The record of the decision, or the last one before it where it has none.
     pub record: u64,
-    /// When it was decided.
+    /// Time of the decision.
     pub time: Instant,
     /// The reply, or the refusal.
     pub result: Result<Answer, Refusal>,
@@ -27,7 +27,7 @@ pub struct Outcome {
     pub events: Arc<Events>,
 }
 
-/// Why there is no word of the engine.
+/// The reason why a submission got no decision.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum Failure {
     /// The lane is full.
@@ -36,46 +36,46 @@ pub enum Failure {
     /// This principal has too much waiting.
     #[error("too many requests of yours are waiting")]
     SlowDown,
-    /// Only what gives back is taken: the disk is nearly full.
+    /// The disk is nearly full: only commands that free something are accepted.
     #[error("the disk is nearly full")]
     DiskLow,
     /// Another replica leads.
     #[error("another replica leads")]
     NotLeader,
-    /// The store is away; nothing was admitted.
+    /// The store does not answer, or the process stops; nothing was admitted.
     #[error("the store is away")]
     Unavailable,
     /// The store's files were taken away while they were open; nothing was admitted.
     #[error("the files of the store are gone")]
     StoreAway,
-    /// It may or may not have happened; repeating is safe.
+    /// The commands may or may not be recorded; repeating them is safe.
     #[error("the outcome is not known")]
     OutcomeUnknown,
-    /// A defect; the command was kept.
+    /// A defect; the command was kept for its analysis.
     #[error("a defect in deciding")]
     Internal,
 }
 
-/// Tells the caller; called once.
+/// Answers the caller; called once.
 pub type Reply = Box<dyn FnOnce(Result<Vec<Outcome>, Failure>) + Send>;
 
 /// Commands of one caller, decided in order, with one reply for all.
 pub struct Submission {
-    /// Who asks.
+    /// Principal.
     pub by: Label,
-    /// What.
+    /// Commands, in order.
     pub commands: Vec<Command>,
-    /// Whom to tell.
+    /// Receiver of the answer.
     pub reply: Reply,
 }
 
 impl Submission {
-    /// Whether all of it are results of executors, which a batch takes first (L1).
+    /// Whether all commands are results of executors, which a batch takes first (L1).
     pub(crate) fn is_result(&self) -> bool {
         !self.commands.is_empty() && self.commands.iter().all(Command::is_result)
     }
 
-    /// A command of the program itself; nobody is told.
+    /// A command of the server itself; nobody gets an answer.
     pub fn own(command: Command) -> Self {
         #[expect(clippy::expect_used, reason = "a constant that is a label")]
         let by = Label::new(crate::writer::SELF).expect("the program's own name is a label");
@@ -93,7 +93,7 @@ pub struct Intake {
     lanes: Mutex<Lanes>,
     /// Wakes the engine's thread.
     woken: Condvar,
-    /// Wakes an engine that runs as a task.
+    /// Wakes an engine that runs in a task.
     notify: Notify,
 }
 
@@ -103,9 +103,9 @@ struct Lanes {
     work: Queue,
     refuse: Option<Failure>,
     disk_low: bool,
-    /// Something other than a submission wants the engine's attention.
+    /// The engine is woken for another reason than a submission.
     nudged: bool,
-    /// From how many waiting commands on the engine is woken.
+    /// Number of waiting commands from which on the engine is woken.
     wake_at: usize,
 }
 
@@ -117,7 +117,7 @@ struct Queue {
 }
 
 impl Intake {
-    /// Puts a submission into its lane, or answers at once why not.
+    /// Puts a submission into its lane, or answers at once with the failure.
     pub fn push(&self, submission: Submission) {
         let mut lanes = self.lock();
         if let Err(failure) = lanes.admit(&submission) {
@@ -136,13 +136,13 @@ impl Intake {
         self.notify.notify_one();
     }
 
-    /// Takes at most `max` commands' worth of submissions, control first. A submission of more
-    /// is taken alone.
+    /// Takes submissions of at most `max` commands together, control first. A larger submission is
+    /// taken alone.
     pub fn take(&self, max: usize) -> Vec<Submission> {
         self.lock().take(max)
     }
 
-    /// Puts submissions back that were taken and not decided, in front of the others.
+    /// Returns undecided submissions to the front of their lanes.
     pub fn put_back(&self, submissions: Vec<Submission>) {
         let mut lanes = self.lock();
         for submission in submissions.into_iter().rev() {
@@ -157,36 +157,42 @@ impl Intake {
         self.lock().is_empty()
     }
 
-    /// How many commands wait in (control, work).
+    /// Number of waiting commands in (control, work).
     pub fn waiting(&self) -> (usize, usize) {
         let lanes = self.lock();
         (lanes.control.commands, lanes.work.commands)
     }
 
-    /// Why everything is refused now, if it is.
+    /// The reason why everything is refused, if it is.
     pub fn refuses(&self) -> Option<Failure> {
         self.lock().refuse.clone()
     }
 
-    /// From now on everything is refused for this reason, or taken again.
-    pub fn refuse(&self, failure: Option<&Failure>) {
+    /// Refuses everything from now on, waiting submissions too. The end of a term is final: no
+    /// other reason replaces it.
+    pub fn refuse(&self, failure: &Failure) {
         let mut lanes = self.lock();
-        if lanes.refuse.as_ref() == failure {
+        if lanes.refuse.as_ref() == Some(failure) || lanes.is_final() {
             return;
         }
-        let turned_away = match failure {
-            Some(_) => lanes.take(usize::MAX),
-            None => Vec::new(),
-        };
-        lanes.refuse = failure.cloned();
+        lanes.refuse = Some(failure.clone());
+        let turned_away = lanes.take(usize::MAX);
         drop(lanes);
         for submission in turned_away {
-            (submission.reply)(Err(failure.cloned().unwrap_or(Failure::Unavailable)));
+            (submission.reply)(Err(failure.clone()));
         }
         self.nudge();
     }
 
-    /// Whether only control commands are taken, because the disk is nearly full.
+    /// Accepts submissions again, unless the term is over.
+    pub fn open(&self) {
+        let mut lanes = self.lock();
+        if !lanes.is_final() {
+            lanes.refuse = None;
+        }
+    }
+
+    /// Sets whether only control commands are accepted, because the disk is nearly full.
     pub fn set_disk_low(&self, low: bool) {
         self.lock().disk_low = low;
     }
@@ -198,8 +204,8 @@ impl Intake {
         self.notify.notify_one();
     }
 
-    /// Blocks until the engine is nudged, `timeout` is over, or, where it `wants_more`, something
-    /// waits.
+    /// Blocks until the engine is nudged or `timeout` is over; if it `wants_more`, also until
+    /// something waits.
     pub fn wait(&self, timeout: Duration, wants_more: bool) {
         let lanes = self.lock();
         let idle = |lanes: &mut Lanes| !lanes.nudged && (!wants_more || lanes.is_empty());
@@ -208,9 +214,9 @@ impl Intake {
         lanes.nudged = false;
     }
 
-    /// Blocks until `enough` commands wait, the engine is nudged, or `timeout` is over. Where the
-    /// store is busy there is no hurry, and waking the engine for each command would make it take
-    /// turns with whoever sends them.
+    /// Blocks until `enough` commands wait, the engine is nudged, or `timeout` is over. While the
+    /// store is busy there is no hurry, and an engine that wakes for each command would take CPU
+    /// time from the senders.
     pub fn gather(&self, enough: usize, timeout: Duration) {
         let mut lanes = self.lock();
         lanes.wake_at = enough;
@@ -221,7 +227,7 @@ impl Intake {
         lanes.nudged = false;
     }
 
-    /// Resolves when something may wait; for an engine that runs as a task.
+    /// Resolves when something may wait; for an engine that runs in a task.
     pub async fn notified(&self) {
         self.notify.notified().await;
     }
@@ -249,7 +255,7 @@ impl Lanes {
         if queue.commands + count > LANE_LENGTH_MAX {
             return Err(Failure::Busy);
         }
-        // A batch that is larger than the bound may still come alone.
+        // A submission that is larger than the bound may still come alone.
         let present = queue.per_principal.get(&submission.by).copied();
         if present.is_some_and(|present| present + count > PER_PRINCIPAL_MAX) {
             return Err(Failure::SlowDown);
@@ -278,6 +284,10 @@ impl Lanes {
             }
         }
         taken
+    }
+
+    fn is_final(&self) -> bool {
+        matches!(self.refuse, Some(Failure::NotLeader | Failure::StoreAway))
     }
 
     fn commands(&self) -> usize {
@@ -310,7 +320,7 @@ impl Queue {
     }
 }
 
-/// A list of operations goes with the slower lane if any of them does.
+/// A submission takes the work lane if any of its commands does.
 fn lane_of(submission: &Submission) -> Lane {
     if submission
         .commands

@@ -3,9 +3,9 @@
 //! ```text
 //! intake ─► writer (tick, decide, apply, encode) ─► committer (hash, append) ─► view (publish)
 //! ```
-//! Each of the three is a plain object that is stepped. [`pipeline`] runs them on three threads;
-//! [`inline`] steps them in one place, for scenarios and simulations on virtual time. Nothing
-//! here decides: what should happen is the engine's word.
+//! Each of the three is a plain object that is stepped, and [`stage`] holds the rules of a failed
+//! commit. [`pipeline`] runs them on three threads; [`inline`] steps them in one place, for
+//! scenarios and simulations on virtual time. Only the engine decides what happens.
 
 pub mod check;
 pub mod clock;
@@ -22,6 +22,7 @@ pub mod maintain;
 pub mod pipeline;
 pub mod recover;
 pub mod snapshots;
+pub mod stage;
 pub mod store;
 pub mod term;
 pub mod view;

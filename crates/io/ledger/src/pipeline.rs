@@ -3,13 +3,14 @@
 //! ```text
 //! engine thread ──Commit──► store thread ──Publish──► view thread
 //!       ▲  one batch in flight  │                         │ answers, stream
-//!       └────── free, reset ────┘◄──────── flushed ───────┘
+//!       └───── free, recover ───┘◄──────── flushed ───────┘
 //! ```
-//! A batch closes when the store is free and something is in it: no linger timer.
+//! A batch closes when the store is free and something is in it: no linger timer. The threads carry
+//! the data of [`crate::stage`] from one owner to the next, and decide nothing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Monotonic};
 
@@ -18,38 +19,35 @@ use bursar_engine::{Command, Reference};
 use bursar_units::{Instant, Label};
 use tokio::sync::oneshot;
 
-use crate::clock::{Clock, Moment, TermClock};
-use crate::committer::{Commit, Committer, Reopened};
-use crate::inline::{Inline, Trouble};
+use crate::clock::{Clock, SharedTermClock};
+use crate::committer::Committer;
+use crate::inline::Stages;
 use crate::intake::{Failure, Intake, Outcome, Submission};
 use crate::log;
+use crate::stage::{EngineStage, Next, StoreStage};
 use crate::term::Begun;
 use crate::view::View;
-use crate::writer::{Batch, Evidence, Fact, Poison, SELF, Writer};
+use crate::writer::{Batch, Evidence, Fact, Poison};
 
-/// How often a checkpoint is signed at most, and the disk is looked at (L11, L4).
+/// Pause between two checkpoints, and between two looks at the disk (L11, L4).
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
-/// How long the engine sleeps at most, so that a clock that jumps is noticed.
+/// The longest sleep of the engine, so that it notices when the clock jumps.
 const NAP_MAX: Duration = Duration::from_secs(1);
-/// Below this many free bytes only control commands are taken (L4).
-const DISK_LOW_BYTES: u64 = 256 << 20;
-/// While the store is busy, so many commands are decided at a time …
+/// While the store is busy, the engine waits for this many commands …
 const GATHERED: usize = 64;
-/// … or those that came in so long: a renewal is answered without the store.
+/// … or for this long: a renewal is answered without the store.
 const GATHERING: Duration = Duration::from_millis(1);
-/// How often in a row deciding what is due may panic before the process ends.
-const POISONS_MAX: u32 = 3;
-/// How long to wait before asking a store that is away again.
-const STORE_RETRY: Duration = Duration::from_millis(200);
+/// Pause before a store that does not answer is asked again.
+pub(crate) const STORE_RETRY: Duration = Duration::from_millis(200);
 
 type StoreJob = Box<dyn FnOnce(&mut Committer) + Send>;
 
-enum Job {
+pub(crate) enum Job {
     Commit(Batch),
     Run(StoreJob),
-    /// Answered when all before it is published.
+    /// Answered when everything before it is published.
     Flush(SyncSender<()>),
-    /// The same, with a last checkpoint, and then no more.
+    /// As `Flush`, with a last checkpoint; ends the store's thread.
     Stop(SyncSender<()>),
 }
 
@@ -59,38 +57,41 @@ enum Publish {
     Flush(SyncSender<()>),
 }
 
-/// What the store tells the engine.
-#[derive(Default)]
+/// Messages of the store to the engine.
+#[derive(Clone, Default)]
 struct Signal {
+    /// The store takes a batch.
     free: bool,
-    reset: Option<Failure>,
-    /// Nothing will ever be committed again, for this reason.
+    /// See [`EngineStage::recover`].
+    recover: bool,
+    /// The term is over, for this reason.
     ended: Option<Failure>,
+    /// The process stops.
     stop: bool,
 }
 
-/// What is told to the outside, for logs.
+/// Receiver of events for logs and metrics.
 pub trait Observe: Send + Sync {
-    /// A command whose deciding panicked; it should be kept.
+    /// Deciding a command panicked; the command should be kept.
     fn poisoned(&self, poison: &Poison);
 
-    /// The store failed; it is asked again until it comes back.
+    /// The store failed; it is asked again until it answers.
     fn store_failed(&self, error: &crate::store::Error);
 
     /// Another term leads: this process writes no more.
     fn not_leader(&self);
 
-    /// The store's files were taken away: this process writes no more. Says where the records that
-    /// were still open are now, or why they could not be written.
+    /// The store's files are gone: this process writes no more. `rescued` is the path of a file
+    /// with the records that were still open, or the error of writing it.
     fn store_away(&self, rescued: &Result<String, crate::store::Error>);
 
-    /// A batch is durable: how many records, how long it took.
+    /// A batch of so many records became durable in that time.
     fn committed(&self, records: usize, took: Duration);
 
     /// A checkpoint over that many records was signed.
     fn signed(&self, size: u64);
 
-    /// The state breaks an invariant: a defect. The ledger goes on.
+    /// The state breaks an invariant, which is a defect. The ledger goes on.
     fn invariant_broken(&self, broken: &Broken);
 }
 
@@ -100,29 +101,15 @@ pub struct Ledger {
     intake: Arc<Intake>,
     view: Arc<View>,
     evidence: Evidence,
-    time: Arc<Time>,
+    time: Arc<SharedTermClock>,
     jobs: SyncSender<Job>,
-}
-
-/// The term's clock, shared.
-struct Time {
-    clock: Arc<dyn Clock>,
-    term: Mutex<TermClock>,
 }
 
 /// The running threads; [`Running::stop`] ends them in order.
 pub struct Running {
     intake: Arc<Intake>,
-    signal: Arc<Mutex<Signal>>,
+    signal: Shared,
     threads: Vec<JoinHandle<()>>,
-}
-
-/// A pipeline that runs as a task on virtual time.
-pub struct InlineTask {
-    inline: Inline,
-    time: Arc<Time>,
-    jobs: Receiver<Job>,
-    observe: Arc<dyn Observe>,
 }
 
 impl Ledger {
@@ -132,36 +119,23 @@ impl Ledger {
         clock: Arc<dyn Clock>,
         observe: Arc<dyn Observe>,
     ) -> std::io::Result<(Self, Running)> {
-        let Begun {
-            writer,
-            committer,
-            time,
-            ..
-        } = begun;
-        let (ledger, jobs, send) = Self::assemble(&writer, clock, time);
-        let signal = Arc::new(Mutex::new(Signal {
-            free: true,
-            ..Signal::default()
-        }));
+        let (ledger, engine, store, jobs) = Self::assemble(begun, clock, observe);
+        let signal = Shared::default();
+        signal.lock().free = true;
         let (publish, published) = sync_channel(2);
         let engine = EngineThread {
-            writer,
-            intake: Arc::clone(&ledger.intake),
-            view: Arc::clone(&ledger.view),
+            stage: engine,
             time: Arc::clone(&ledger.time),
-            signal: Arc::clone(&signal),
-            jobs: send,
-            observe: Arc::clone(&observe),
+            signal: signal.clone(),
+            jobs: ledger.jobs.clone(),
         };
         let store = StoreThread {
-            committer,
+            stage: store,
             jobs,
             publish,
             intake: Arc::clone(&ledger.intake),
-            signal: Arc::clone(&signal),
-            observe,
+            signal: signal.clone(),
             kept_at: Monotonic::now(),
-            away: Away::No,
         };
         let view = Arc::clone(&ledger.view);
         let threads = vec![
@@ -169,70 +143,52 @@ impl Ledger {
             spawn("store", move || store.run())?,
             spawn("view", move || publish_all(&view, &published))?,
         ];
-        let intake = Arc::clone(&ledger.intake);
-        Ok((
-            ledger,
-            Running {
-                intake,
-                signal,
-                threads,
-            },
-        ))
+        let running = Running {
+            intake: Arc::clone(&ledger.intake),
+            signal,
+            threads,
+        };
+        Ok((ledger, running))
     }
 
-    /// The same ledger, to be run as a task: for scenarios.
+    /// The same ledger without threads, for scenarios and the simulator.
     pub fn inline(
         begun: Begun,
         clock: Arc<dyn Clock>,
         observe: Arc<dyn Observe>,
-    ) -> (Self, InlineTask) {
-        let Begun {
-            writer,
-            committer,
-            time,
-            ..
-        } = begun;
-        let (ledger, jobs, _) = Self::assemble(&writer, clock, time);
-        let (intake, view) = (Arc::clone(&ledger.intake), Arc::clone(&ledger.view));
-        let inline = Inline::new(intake, writer, committer, view);
-        let time = Arc::clone(&ledger.time);
-        (
-            ledger,
-            InlineTask {
-                inline,
-                time,
-                jobs,
-                observe,
-            },
-        )
+    ) -> (Self, Stages) {
+        let (ledger, engine, store, jobs) = Self::assemble(begun, clock, observe);
+        let (view, time) = (Arc::clone(&ledger.view), Arc::clone(&ledger.time));
+        let stages = Stages::new(engine, store, view, time, jobs);
+        (ledger, stages)
     }
 
-    /// Commands of one caller, decided in order; resolves when their batch is durable.
+    /// Submits commands of one caller, decided in order; resolves when their batch is durable.
     pub async fn submit(&self, by: Label, commands: Vec<Command>) -> Result<Vec<Outcome>, Failure> {
-        let (tell, told) = oneshot::channel();
+        let (answer, answered) = oneshot::channel();
         let reply = Box::new(move |result| {
-            // A caller that went away needs no word.
-            let _gone = tell.send(result);
+            // A caller that went away needs no answer.
+            let _gone = answer.send(result);
         });
         self.intake.push(Submission {
             by,
             commands,
             reply,
         });
-        told.await.unwrap_or(Err(Failure::OutcomeUnknown))
+        answered.await.unwrap_or(Err(Failure::OutcomeUnknown))
     }
 
-    /// The same with a reply of one's own.
+    /// Submits commands with a reply of the caller's own.
     pub fn push(&self, submission: Submission) {
         self.intake.push(submission);
     }
 
-    /// What is committed.
+    /// The committed state.
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// Why nothing is taken now, if that is so.
+    /// The reason why everything is refused, if it is.
     pub fn refuses(&self) -> Option<Failure> {
         self.intake.refuses()
     }
@@ -242,7 +198,7 @@ impl Ledger {
         self.time.now()
     }
 
-    /// How many commands wait in (control, work).
+    /// Number of waiting commands in (control, work).
     pub fn waiting(&self) -> (usize, usize) {
         self.intake.waiting()
     }
@@ -256,22 +212,22 @@ impl Ledger {
             .copied()
     }
 
-    /// Runs something on the store's own thread, between two batches.
+    /// Runs a job on the store's thread, between two batches.
     pub async fn on_store<T: Send + 'static>(
         &self,
         run: impl FnOnce(&mut Committer) -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        let (tell, told) = oneshot::channel();
+        let (answer, answered) = oneshot::channel();
         let sent = self.run_on_store(move |committer| {
-            let _gone = tell.send(run(committer));
+            let _gone = answer.send(run(committer));
         });
         if !sent {
             return Err(Failure::Busy);
         }
-        told.await.map_err(|_| Failure::Unavailable)
+        answered.await.map_err(|_| Failure::Unavailable)
     }
 
-    /// The same for whoever does not wait; whether it was taken.
+    /// Sends a job to the store's thread without waiting for it; returns whether it was sent.
     pub fn run_on_store(&self, run: impl FnOnce(&mut Committer) + Send + 'static) -> bool {
         let sent = self.jobs.try_send(Job::Run(Box::new(run))).is_ok();
         self.intake.nudge();
@@ -279,32 +235,37 @@ impl Ledger {
     }
 
     fn assemble(
-        writer: &Writer,
+        begun: Begun,
         clock: Arc<dyn Clock>,
-        term: TermClock,
-    ) -> (Self, Receiver<Job>, SyncSender<Job>) {
+        observe: Arc<dyn Observe>,
+    ) -> (Self, EngineStage, StoreStage, Receiver<Job>) {
+        let Begun {
+            writer,
+            committer,
+            time,
+            ..
+        } = begun;
         let (jobs, receive) = sync_channel(64);
+        let evidence = writer.evidence();
+        let view = View::new(writer.working().clone(), Arc::clone(&evidence));
         let ledger = Self {
             intake: Arc::default(),
-            view: Arc::new(View::new(writer.working().clone(), writer.evidence())),
-            evidence: writer.evidence(),
-            time: Arc::new(Time {
-                clock,
-                term: Mutex::new(term),
-            }),
-            jobs: jobs.clone(),
+            view: Arc::new(view),
+            evidence,
+            time: Arc::new(SharedTermClock::new(clock, time)),
+            jobs,
         };
-        (ledger, receive, jobs)
+        let (intake, view) = (Arc::clone(&ledger.intake), Arc::clone(&ledger.view));
+        let store = StoreStage::new(committer, Arc::clone(&intake), Arc::clone(&observe));
+        let engine = EngineStage::new(writer, intake, view, observe);
+        (ledger, engine, store, receive)
     }
 }
 
 impl Running {
     /// Stops intake, drains, signs a last checkpoint and ends the term.
     pub fn stop(self) {
-        self.signal
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .stop = true;
+        self.signal.lock().stop = true;
         self.intake.nudge();
         for thread in self.threads {
             // A panic in `apply` has already ended the process; nothing is left to do here.
@@ -313,67 +274,18 @@ impl Running {
     }
 }
 
-impl Time {
-    fn now(&self) -> Instant {
-        self.term
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .now(self.clock.as_ref())
-    }
+/// The signal between the threads.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Signal>>);
 
-    fn look(&self) -> Moment {
-        self.term
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .look(self.clock.as_ref())
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Signal> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl InlineTask {
-    /// Begins the term with its first records, and runs until dropped.
-    pub async fn run(mut self) {
-        loop {
-            self.step();
-            let deadline = self.inline.writer.next_deadline();
-            let wait = deadline.map(|at| at.since(self.time.now()).ms().max(1));
-            tokio::select! {
-                () = self.inline.intake.notified() => {}
-                () = sleep_ms(wait) => {}
-            }
-        }
-    }
-
-    /// Builds, commits and publishes once.
-    pub fn step(&mut self) {
-        match self.inline.step(&self.time.look()) {
-            Ok(()) => {}
-            Err(Trouble::NotLeader) => self.observe.not_leader(),
-            Err(Trouble::StoreAway(error)) => self.observe.store_failed(&error),
-            Err(Trouble::Poisoned(poison)) => self.observe.poisoned(&poison),
-        }
-        // A scenario has no second to wait for: every step is signed.
-        if let Ok(Some(size)) = self.inline.committer.checkpoint() {
-            self.observe.signed(size);
-        }
-        while let Ok(job) = self.jobs.try_recv() {
-            match job {
-                Job::Run(run) => run(&mut self.inline.committer),
-                Job::Commit(batch) => batch.fail(&Failure::Unavailable),
-                Job::Flush(done) | Job::Stop(done) => drop(done.send(())),
-            }
-        }
-    }
-}
-
-async fn sleep_ms(wait: Option<u64>) {
-    match wait {
-        Some(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// A thread without which there is no ledger: if it panics, the process ends, and the next start
-/// goes on from what is durable.
+/// Starts a thread that the ledger cannot do without: if it panics, the process ends, and the next
+/// start goes on from the durable records.
 fn spawn(
     name: &'static str,
     run: impl FnOnce() + Send + 'static,
@@ -388,106 +300,65 @@ fn spawn(
         })
 }
 
-/// The engine's copy of the signal.
-struct Told {
-    free: bool,
-    reset: Option<Failure>,
-    ended: Option<Failure>,
-    stop: bool,
-}
-
 struct EngineThread {
-    writer: Writer,
-    intake: Arc<Intake>,
-    view: Arc<View>,
-    time: Arc<Time>,
-    signal: Arc<Mutex<Signal>>,
+    stage: EngineStage,
+    time: Arc<SharedTermClock>,
+    signal: Shared,
     jobs: SyncSender<Job>,
-    observe: Arc<dyn Observe>,
 }
 
 impl EngineThread {
     fn run(mut self) {
-        let mut poisons = 0;
         loop {
-            let Told {
+            let Signal {
                 free,
-                reset,
+                recover,
                 ended,
                 stop,
             } = self.read_signal();
-            let has_batch = !self.writer.batch().is_empty();
-            if let Some(failure) = reset.or(ended.clone().filter(|_| has_batch)) {
-                self.start_over(&failure);
+            if recover {
+                self.stage.recover();
+            }
+            if let Some(failure) = &ended {
+                self.stage.end(failure);
             }
             if stop {
-                self.intake.refuse(Some(&Failure::Unavailable));
-            } else if ended.is_none() {
-                poisons = match self.build() {
-                    Ok(()) => 0,
-                    Err(poison) => self.set_aside(&poison, poisons),
-                };
+                self.stage.stop();
+            } else if ended.is_none() && self.stage.build(&self.time.look(), usize::MAX).is_err() {
+                self.flush(Job::Flush);
+                self.stage.start_over();
             }
             if free && self.send() {
                 continue;
             }
-            if stop && self.writer.batch().is_empty() {
+            let batch = self.stage.writer().batch();
+            if stop && batch.is_empty() {
                 self.flush(Job::Stop);
                 return;
             }
-            let wants_more = ended.is_none() && !stop && !self.writer.batch().is_full();
+            let wants_more = ended.is_none() && !stop && !batch.is_full();
             if !free && wants_more {
-                self.intake.gather(GATHERED, GATHERING);
+                self.stage.intake().gather(GATHERED, GATHERING);
                 continue;
             }
             let nap = if ended.is_some() { NAP_MAX } else { self.nap() };
-            self.intake.wait(nap, wants_more);
+            self.stage.intake().wait(nap, wants_more);
         }
     }
 
-    fn read_signal(&self) -> Told {
-        let mut signal = self.signal.lock().unwrap_or_else(PoisonError::into_inner);
-        Told {
-            free: signal.free,
-            reset: signal.reset.take(),
-            ended: signal.ended.clone(),
-            stop: signal.stop,
-        }
-    }
-
-    /// Decides what waits, and what time itself asks for.
-    fn build(&mut self) -> Result<(), Poison> {
-        let moment = self.time.look();
-        self.writer.build(&moment, &self.intake, usize::MAX)
-    }
-
-    /// Keeps a poisoned command and starts over from what is committed. Whatever time itself
-    /// asks for comes again: if that is what panics, waiting does not help.
-    fn set_aside(&mut self, poison: &Poison, poisons: u32) -> u32 {
-        self.observe.poisoned(poison);
-        let own = if poison.by.as_str() == SELF {
-            poisons + 1
-        } else {
-            0
-        };
-        if own == POISONS_MAX {
-            tracing::error!(cause = poison.message, "{}", log::TICK_PANICKED);
-            std::process::abort();
-        }
-        self.flush(Job::Flush);
-        self.start_over(&Failure::OutcomeUnknown);
-        own
+    fn read_signal(&self) -> Signal {
+        let mut signal = self.signal.lock();
+        let read = signal.clone();
+        signal.recover = false;
+        read
     }
 
     /// Hands the open batch to the store, which must be free.
     fn send(&mut self) -> bool {
-        let Some(batch) = self.writer.close() else {
+        let Some(batch) = self.stage.close() else {
             return false;
         };
-        self.signal
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .free = false;
+        self.signal.lock().free = false;
         if let Err(unsent) = self.jobs.send(Job::Commit(batch))
             && let Job::Commit(batch) = unsent.0
         {
@@ -505,40 +376,21 @@ impl EngineThread {
         }
     }
 
-    fn start_over(&mut self, failure: &Failure) {
-        let state = self.view.read().clone();
-        self.writer.reset(state, failure);
-    }
-
-    /// Until the next deadline; where a batch waits for the store, the store wakes us.
+    /// Time until the next deadline; while a batch waits for the store, the store wakes us.
     fn nap(&self) -> Duration {
-        let is_idle = self.writer.batch().is_empty();
-        let deadline = self.writer.next_deadline().filter(|_| is_idle);
-        let until = deadline.map(|at| Duration::from_millis(at.since(self.time.now()).ms().max(1)));
-        until.unwrap_or(NAP_MAX).min(NAP_MAX)
+        let is_idle = self.stage.writer().batch().is_empty();
+        let wait_ms = self.stage.wait_ms(self.time.now()).filter(|_| is_idle);
+        wait_ms.map_or(NAP_MAX, |ms| Duration::from_millis(ms).min(NAP_MAX))
     }
 }
 
 struct StoreThread {
-    committer: Committer,
+    stage: StoreStage,
     jobs: Receiver<Job>,
     publish: SyncSender<Publish>,
     intake: Arc<Intake>,
-    signal: Arc<Mutex<Signal>>,
-    observe: Arc<dyn Observe>,
+    signal: Shared,
     kept_at: Monotonic,
-    away: Away,
-}
-
-/// Whether the store's files were taken away.
-#[derive(Clone, Copy, Eq, PartialEq)]
-enum Away {
-    /// No.
-    No,
-    /// Yes, and what is left could not be written yet.
-    Lost,
-    /// Yes, and what was left is in a file.
-    Rescued,
 }
 
 impl StoreThread {
@@ -547,7 +399,7 @@ impl StoreThread {
             let wait = HOUSEKEEPING.saturating_sub(self.kept_at.elapsed());
             match self.jobs.recv_timeout(wait) {
                 Ok(Job::Commit(batch)) => self.commit(batch),
-                Ok(Job::Run(run)) => run(&mut self.committer),
+                Ok(Job::Run(run)) => run(self.stage.committer()),
                 Ok(Job::Flush(done)) => drop(self.publish.send(Publish::Flush(done))),
                 Ok(Job::Stop(done)) => {
                     self.housekeep();
@@ -563,134 +415,54 @@ impl StoreThread {
         }
     }
 
-    fn commit(&mut self, mut batch: Batch) {
-        let (started, records) = (Monotonic::now(), batch.records.len());
-        match self.committer.commit(&mut batch) {
-            Commit::Done => {
-                self.observe.committed(records, started.elapsed());
+    fn commit(&mut self, batch: Batch) {
+        let mut next = self.stage.commit(batch);
+        if matches!(next, Next::Resolve) {
+            next = self.resolve();
+        }
+        match next {
+            Next::Publish(batch) => {
                 drop(self.publish.send(Publish::Batch(batch)));
-                self.tell(true, None);
+                self.signal.lock().free = true;
             }
-            Commit::Refused => {
-                batch.fail(&Failure::NotLeader);
-                self.step_down();
+            Next::Recover(facts) => {
+                let (done, wait) = sync_channel(1);
+                drop(self.publish.send(Publish::CatchUp(facts)));
+                if self.publish.send(Publish::Flush(done)).is_ok() {
+                    let _ended = wait.recv();
+                }
+                let mut signal = self.signal.lock();
+                (signal.free, signal.recover) = (true, true);
             }
-            Commit::Unknown(error) => self.resolve(batch, &error),
-            Commit::Away => {
-                batch.fail(&Failure::OutcomeUnknown);
-                self.lose_store();
-            }
+            Next::End(failure) => self.signal.lock().ended = Some(failure),
+            Next::Resolve => {}
         }
+        self.intake.nudge();
     }
 
-    /// The store's files are gone: what is left is written beside them, and nothing is taken any
-    /// more. The store is not opened again: that would destroy what the open files still hold.
-    fn lose_store(&mut self) {
-        self.intake.refuse(Some(&Failure::StoreAway));
-        self.end(&Failure::StoreAway);
-        self.rescue();
-    }
-
-    /// Writes what is left of the store. What failed is tried again as long as the process lives,
-    /// and said once.
-    fn rescue(&mut self) {
-        let rescued = self.committer.store().rescue();
-        if rescued.is_ok() || self.away == Away::No {
-            self.observe.store_away(&rescued);
-        }
-        self.away = if rescued.is_ok() {
-            Away::Rescued
-        } else {
-            Away::Lost
-        };
-    }
-
-    /// After an unknown outcome: everyone is told so, and the store is asked until it answers.
-    fn resolve(&mut self, mut batch: Batch, error: &crate::store::Error) {
-        self.observe.store_failed(error);
-        batch.fail_pending(&Failure::OutcomeUnknown);
-        // This is asked once: the reopening closes the files, and the answer is lost with them.
-        if self.committer.store().is_away() {
-            return self.lose_store();
-        }
-        self.intake.refuse(Some(&Failure::Unavailable));
-        let found = loop {
-            match self.committer.reopen(&batch) {
-                Ok(found) => break found,
-                Err(error) => self.observe.store_failed(&error),
-            }
-            if self.is_stopping() {
-                return self.end(&Failure::Unavailable);
+    /// Asks the store for the outcome until it answers or the process stops.
+    fn resolve(&mut self) -> Next {
+        loop {
+            match self.stage.resolve() {
+                Next::Resolve if self.signal.lock().stop => return self.stage.give_up(),
+                Next::Resolve => {}
+                next => return next,
             }
             #[expect(
                 clippy::disallowed_methods,
                 reason = "the store's own thread has nothing else to do while the store is away"
             )]
             std::thread::sleep(STORE_RETRY);
-        };
-        match found {
-            Reopened::Replaced => return self.step_down(),
-            Reopened::Committed => drop(self.publish.send(Publish::CatchUp(batch.facts))),
-            Reopened::Absent => {}
-        }
-        let (done, wait) = sync_channel(1);
-        if self.publish.send(Publish::Flush(done)).is_ok() {
-            let _ended = wait.recv();
-        }
-        self.tell(true, Some(Failure::OutcomeUnknown));
-        if !self.is_stopping() {
-            self.intake.refuse(None);
         }
     }
 
-    /// Another term leads: this one is over.
-    fn step_down(&self) {
-        self.observe.not_leader();
-        self.intake.refuse(Some(&Failure::NotLeader));
-        self.end(&Failure::NotLeader);
-    }
-
-    fn end(&self, failure: &Failure) {
-        let mut signal = self.signal.lock().unwrap_or_else(PoisonError::into_inner);
-        signal.ended = Some(failure.clone());
-        drop(signal);
-        self.intake.nudge();
-    }
-
-    fn tell(&self, free: bool, reset: Option<Failure>) {
-        let mut signal = self.signal.lock().unwrap_or_else(PoisonError::into_inner);
-        signal.free = free;
-        if reset.is_some() {
-            signal.reset = reset;
-        }
-        drop(signal);
-        self.intake.nudge();
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.signal
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .stop
-    }
-
-    /// Once a second: a checkpoint over what is new, and a look at the disk.
     fn housekeep(&mut self) {
         self.kept_at = Monotonic::now();
-        match self.away {
-            Away::Rescued => return,
-            Away::Lost => return self.rescue(),
-            Away::No if self.committer.store().is_away() => return self.lose_store(),
-            Away::No => {}
+        self.stage.housekeep();
+        if let Some(failure) = self.stage.ended() {
+            self.signal.lock().ended = Some(failure.clone());
+            self.intake.nudge();
         }
-        match self.committer.checkpoint() {
-            Ok(Some(size)) => self.observe.signed(size),
-            Ok(None) => {}
-            Err(error) => self.observe.store_failed(&error),
-        }
-        let free = self.committer.store().free_bytes();
-        self.intake
-            .set_disk_low(free.is_some_and(|free| free < DISK_LOW_BYTES));
     }
 }
 
@@ -700,7 +472,7 @@ fn publish_all(view: &View, published: &Receiver<Publish>) {
             Publish::Batch(batch) => view.publish(batch),
             Publish::CatchUp(facts) => view.catch_up(facts),
             Publish::Flush(done) => {
-                // Whoever waited has gone on by itself.
+                // An error means that nobody waits any more.
                 let _gone = done.send(());
             }
         }

@@ -229,7 +229,7 @@ impl World<'_> {
             self.turn_elsewhere(Some(client));
             return Ok(());
         };
-        let state = process.view().read();
+        let state = process.ledger.view().read();
         self.checker.check_view(&state)?;
         if state.spine.head <= one.record {
             // Read your writes: the view is not there yet, and the reader waits for it.

@@ -23,8 +23,6 @@ pub(super) struct Habits {
     pub(super) classes: u64,
     /// Replicas that may lead.
     pub(super) replicas: usize,
-    /// Whether the pipeline's own task is stepped.
-    pub(super) is_whole: bool,
     /// How long one waits between two requests of a client, at most.
     pub(super) arrive_ms: u64,
     /// How many messages in a thousand are lost, and as many doubled.
@@ -57,7 +55,6 @@ impl Habits {
             tenants: rng.between(1, 4),
             classes: rng.between(1, 3),
             replicas: if rng.once_in(4) { 2 } else { 1 },
-            is_whole: rng.once_in(4),
             arrive_ms: rng.one_of([200, 800, 3_000, 10_000]),
             lost_per_mille: if is_calm { 0 } else { rng.one_of([5, 30, 120]) },
             delay_ms: rng.one_of([2, 20, 80, 400, 2_000]),

@@ -198,9 +198,9 @@ impl World<'_> {
             return;
         }
         let report = {
-            let state = process.view().read();
+            let state = process.ledger.view().read();
             let known = state.markets.get(NODE);
-            difference(node, known, &self.market.present, process.now())
+            difference(node, known, &self.market.present, process.ledger.now())
         };
         let Some(report) = report else {
             return;

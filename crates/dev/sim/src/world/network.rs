@@ -100,11 +100,7 @@ impl World<'_> {
         let Some(sent) = self.requests.get(&request) else {
             return;
         };
-        let process = self
-            .replicas
-            .get(replica)
-            .and_then(|replica| replica.process.as_ref());
-        let Some(process) = process else {
+        let Some(process) = self.process(replica) else {
             // Nobody listens; the client finds out by waiting, and tries the other one.
             self.trace.note("nobody listens");
             let client = sent.client;
@@ -112,7 +108,7 @@ impl World<'_> {
             return;
         };
         let outbox = Arc::clone(&process.outbox);
-        process.push(Submission {
+        process.ledger.push(Submission {
             by: sent.by.clone(),
             commands: sent.commands.clone(),
             reply: Box::new(move |result| {
@@ -126,14 +122,10 @@ impl World<'_> {
 
     /// Lets at most `most` answers out of a process.
     pub(super) fn let_answers_out(&mut self, replica: usize, most: usize) -> Result<(), Violation> {
-        let Some(process) = self
-            .replicas
-            .get(replica)
-            .and_then(|one| one.process.as_ref())
-        else {
+        let Some(process) = self.process(replica) else {
             return Ok(());
         };
-        let leader = (process.epoch == self.epoch).then(|| process.now());
+        let leader = (process.epoch == self.epoch).then(|| process.ledger.now());
         let mut outbox = process
             .outbox
             .lock()

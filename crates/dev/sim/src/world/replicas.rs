@@ -1,12 +1,12 @@
-//! The turns of engine, store and view on every replica, and what is checked after each.
+//! The turns of engine, store and view on every replica, and the checks after each.
 
 use bursar_engine::snapshot;
 
 use super::action::Action;
 use super::checker::Checker;
-use super::replica::{self, Committed, Process, Shape, StartError};
+use super::replica::{Committed, Process, StartError};
 use super::{ABSENCE, COMPARE_ONCE_IN, World};
-use crate::violation::{Violation, broken};
+use crate::violation::{Violation, broken, demand};
 
 impl World<'_> {
     pub(super) fn is_awake(&mut self, replica: usize, action: &Action) -> bool {
@@ -66,21 +66,15 @@ impl World<'_> {
             .plan(at_ms, Action::Build(replica, one.incarnation));
     }
 
-    /// Plans the engine's next turn for when time itself wants it.
+    /// Plans the engine's turn at its next deadline.
     fn plan_deadline(&mut self, replica: usize) {
-        let process = self
-            .replicas
-            .get(replica)
-            .and_then(|one| one.process.as_ref());
-        let Some(process) = process.filter(|process| !process.is_over()) else {
+        // While the store is busy the batch stays open, with the due deadlines in it.
+        let process = self.process(replica);
+        let Some(process) = process.filter(|process| process.stages.is_free()) else {
             return;
         };
-        // While the store is busy the batch stays open, and time has had its say in it.
-        if matches!(&process.shape, Shape::Staged(staged) if !staged.can_send()) {
-            return;
-        }
-        if let Some(deadline) = process.next_deadline() {
-            let wait = deadline.since(process.now()).ms().max(1);
+        if let Some(deadline) = process.stages.writer().next_deadline() {
+            let wait = deadline.since(process.ledger.now()).ms().max(1);
             let late = if self.rng.once_in(4) {
                 self.rng.below(300)
             } else {
@@ -97,42 +91,25 @@ impl World<'_> {
             return Ok(());
         };
         one.build_at_ms = None;
-        let is_unknown = matches!(
-            &one.process,
-            Some(Process { shape: Shape::Staged(staged), .. }) if staged.is_unknown()
-        );
-        // What is decided while the store is away comes to nothing: the absence goes on.
-        let away_from = if is_unknown {
+        let Some(process) = one.process.as_mut() else {
+            return Ok(());
+        };
+        // Decisions that are made while the store is away come to nothing: the absence goes on.
+        let away_from = if process.is_recovering() {
             None
         } else {
             one.away_from.take()
         };
-        let Some(process) = one.process.as_mut() else {
-            return Ok(());
-        };
-        let decisions = match &mut process.shape {
-            Shape::Staged(staged) => {
-                staged.build(most, now_ms)?;
-                if most == 1 {
-                    Checker::check_working(staged.writer.working())?;
-                }
-                None
-            }
-            Shape::Whole(whole) => Some(whole.step(now_ms)?),
-        };
-        let now = process.now();
-        let is_leader = process.epoch == self.epoch;
+        process.build(most, now_ms)?;
+        if most == 1 {
+            Checker::check_working(process.stages.writer().working())?;
+        }
+        let now = process.ledger.now();
         if let Some((from, slack)) = away_from
-            && is_leader
+            && process.epoch == self.epoch
             && now.since(from) > ABSENCE
         {
             self.checker.was_away(from, now.before(slack));
-        }
-        if let Some(decisions) = decisions {
-            self.checker.about_to_commit(&decisions);
-            let decisions = if is_leader { decisions } else { Vec::new() };
-            self.checker.follow(&decisions, now_ms, self.tally)?;
-            return self.after_whole_step(replica);
         }
         self.after_build(replica)
     }
@@ -144,64 +121,20 @@ impl World<'_> {
         let latency = self.rng.one_of([0, 1, 3, 20]);
         self.send_on(replica, latency);
         let again = self.rng.between(1, 5);
-        let Some(one) = self.replicas.get_mut(replica) else {
-            return Ok(());
-        };
-        if let Some(Process {
-            shape: Shape::Staged(staged),
-            ..
-        }) = &one.process
-            && staged.has_more()
-        {
+        if self.process(replica).is_some_and(Process::has_more) {
             self.plan_build(replica, self.now_ms + again);
         }
         self.plan_deadline(replica);
         Ok(())
     }
 
-    /// Hands the open batch to the store, where that is free.
+    /// Hands the open batch to the store if the store is free.
     fn send_on(&mut self, replica: usize, latency_ms: u64) {
-        let Some(one) = self.replicas.get_mut(replica) else {
-            return;
-        };
-        let incarnation = one.incarnation;
-        if let Some(Process {
-            shape: Shape::Staged(staged),
-            ..
-        }) = &mut one.process
-            && staged.send()
-        {
+        let incarnation = self.incarnation(replica);
+        if self.process_mut(replica).is_some_and(Process::send) {
             let action = Action::Commit(replica, incarnation);
             self.schedule.plan(self.now_ms + latency_ms, action);
         }
-    }
-
-    fn after_whole_step(&mut self, replica: usize) -> Result<(), Violation> {
-        self.note_end_of_term(replica);
-        let Some(process) = self
-            .replicas
-            .get(replica)
-            .and_then(|one| one.process.as_ref())
-        else {
-            return Ok(());
-        };
-        self.checker.check_view(&process.view().read())?;
-        if self.rng.once_in(COMPARE_ONCE_IN) {
-            self.checker
-                .check_same(&process.view().read(), "the view")?;
-        }
-        if self.crash_between_answers(replica)? || self.crash_here(replica)? {
-            return Ok(());
-        }
-        let delay = self.rng.below(30);
-        self.plan_attend(replica, self.now_ms + delay);
-        // A store that was away is asked again.
-        let retry = self.rng.between(50, 400);
-        if self.disk_is_full() {
-            self.plan_build(replica, self.now_ms + retry);
-        }
-        self.plan_deadline(replica);
-        Ok(())
     }
 
     pub(super) fn commit(&mut self, replica: usize) -> Result<(), Violation> {
@@ -210,15 +143,13 @@ impl World<'_> {
         }
         let (now_ms, incarnation) = (self.now_ms, self.incarnation(replica));
         let is_leader = self.is_leader(replica);
-        let Some(staged) = self.staged(replica) else {
+        let process = self.process_mut(replica);
+        let Some((committed, decisions)) = process.and_then(Process::commit) else {
             return Ok(());
         };
-        let decisions = staged.in_flight().to_vec();
-        let committed = staged.commit();
         self.checker.about_to_commit(&decisions);
         match committed {
-            None => return Ok(()),
-            Some(Committed::Done) => {
+            Committed::Done => {
                 // A stale leader cannot write, but it refuses by what it knows.
                 if is_leader {
                     self.checker.follow(&decisions, now_ms, self.tally)?;
@@ -227,18 +158,18 @@ impl World<'_> {
                 self.schedule
                     .plan(later, Action::Publish(replica, incarnation));
             }
-            Some(Committed::Refused) => {
+            Committed::Refused => {
                 self.trace.note("refused");
                 self.note_end_of_term(replica);
             }
-            Some(Committed::Unknown) => {
+            Committed::Unknown => {
                 self.trace.note("outcome unknown");
                 if let Some(one) = self.replicas.get_mut(replica) {
                     // Like one that stands still, it notices only by deadlines that are late.
                     one.leave(ABSENCE);
                 }
                 if self.rng.once_in(2) {
-                    // Should it be one that hangs, it may yet be done.
+                    // If the write hangs, it may complete later.
                     let later = now_ms + self.rng.below(300);
                     self.schedule.plan(later, Action::Land);
                 }
@@ -257,10 +188,10 @@ impl World<'_> {
     }
 
     pub(super) fn publish(&mut self, replica: usize) -> Result<(), Violation> {
-        let Some(staged) = self.staged(replica) else {
+        let Some(process) = self.process_mut(replica) else {
             return Ok(());
         };
-        staged.publish();
+        process.publish();
         if self.crash_between_answers(replica)? {
             return Ok(());
         }
@@ -272,9 +203,9 @@ impl World<'_> {
             return Ok(());
         }
         if self.rng.once_in(50)
-            && let Some(staged) = self.staged(replica)
+            && let Some(process) = self.process_mut(replica)
         {
-            staged.checkpoint();
+            process.stages.housekeep();
         }
         let delay = self.rng.below(30);
         self.plan_attend(replica, self.now_ms + delay);
@@ -282,41 +213,41 @@ impl World<'_> {
         Ok(())
     }
 
-    /// What readers and the engine see against what is committed.
+    /// Compares the states of readers and of the engine with the committed records.
     fn compare(&mut self, replica: usize) -> Result<(), Violation> {
         let is_whole_look = self.rng.once_in(COMPARE_ONCE_IN);
-        let Some(process) = self
-            .replicas
-            .get(replica)
-            .and_then(|one| one.process.as_ref())
-        else {
+        let Some(process) = self.process(replica) else {
             return Ok(());
         };
-        let state = process.view().read();
+        let state = process.ledger.view().read();
         self.checker.check_view(&state)?;
         if is_whole_look {
             self.checker.check_same(&state, "the view")?;
-            if let Shape::Staged(staged) = &process.shape
-                && staged.has_nothing_uncommitted()
-            {
+            if process.has_nothing_uncommitted() {
                 self.checker
-                    .check_same(staged.writer.working(), "the working state")?;
+                    .check_same(process.stages.writer().working(), "the working state")?;
             }
         }
         Ok(())
     }
 
-    pub(super) fn resolve(&mut self, replica: usize) -> Result<(), Violation> {
+    pub(super) fn resolve(&mut self, replica: usize) {
         let (now_ms, incarnation) = (self.now_ms, self.incarnation(replica));
-        let Some(staged) = self.staged(replica) else {
-            return Ok(());
+        let Some(process) = self.process_mut(replica) else {
+            return;
         };
-        let resolved = staged.resolve();
-        let (is_unknown, is_over) = (staged.is_unknown(), staged.is_over());
-        match resolved {
-            Some(true) => self.tally.add("unknown outcomes that were committed", 1),
-            Some(false) => self.tally.add("unknown outcomes that were not", 1),
-            None => {}
+        let resolved = process.resolve();
+        let (is_unknown, is_over) = (process.stages.is_unknown(), process.is_over());
+        if let Some(is_committed) = resolved {
+            let word = if is_committed {
+                "unknown outcomes that were committed"
+            } else {
+                "unknown outcomes that were not"
+            };
+            self.tally.add(word, 1);
+            let later = now_ms + self.rng.one_of([0, 1, 10]);
+            self.schedule
+                .plan(later, Action::Publish(replica, incarnation));
         }
         if is_unknown {
             let later = now_ms + self.rng.between(50, 400);
@@ -325,13 +256,20 @@ impl World<'_> {
         }
         if is_over {
             self.note_end_of_term(replica);
+        }
+    }
+
+    /// Nothing is admitted from an unknown outcome until its records are published and the engine
+    /// has started over (L2).
+    pub(super) fn check_intake(&self, replica: usize) -> Result<(), Violation> {
+        let Some(process) = self.process(replica) else {
             return Ok(());
-        }
-        if resolved.is_some() {
-            self.compare(replica)?;
-            self.plan_build(replica, now_ms);
-        }
-        Ok(())
+        };
+        demand(
+            !process.is_recovering() || process.ledger.refuses().is_some(),
+            "nothing is admitted while an outcome is unknown",
+            || format!("replica {replica} accepts submissions"),
+        )
     }
 
     pub(super) fn start(&mut self, replica: usize) -> Result<(), Violation> {
@@ -355,7 +293,6 @@ impl World<'_> {
             &self.store,
             &one.machine,
             from_snapshot.as_deref(),
-            self.habits.is_whole,
             self.epoch,
         );
         self.checker.begins_anew();
@@ -397,10 +334,7 @@ impl World<'_> {
 
     /// A process that may not write any more starts again, after a while.
     fn note_end_of_term(&mut self, replica: usize) {
-        let process = self
-            .replicas
-            .get(replica)
-            .and_then(|one| one.process.as_ref());
+        let process = self.process(replica);
         if process.is_some_and(Process::is_over) {
             if process.is_some_and(|process| process.epoch < self.epoch) {
                 self.tally.add("stale leader refused", 1);
@@ -427,10 +361,7 @@ impl World<'_> {
     }
 
     fn is_leader(&self, replica: usize) -> bool {
-        let process = self
-            .replicas
-            .get(replica)
-            .and_then(|one| one.process.as_ref());
+        let process = self.process(replica);
         process.is_some_and(|process| process.epoch == self.epoch)
     }
 
@@ -438,11 +369,12 @@ impl World<'_> {
         self.replicas.get(replica).map_or(0, |one| one.incarnation)
     }
 
-    fn staged(&mut self, replica: usize) -> Option<&mut replica::Staged> {
-        match &mut self.replicas.get_mut(replica)?.process.as_mut()?.shape {
-            Shape::Staged(staged) => Some(staged),
-            Shape::Whole(_) => None,
-        }
+    pub(super) fn process(&self, replica: usize) -> Option<&Process> {
+        self.replicas.get(replica)?.process.as_ref()
+    }
+
+    pub(super) fn process_mut(&mut self, replica: usize) -> Option<&mut Process> {
+        self.replicas.get_mut(replica)?.process.as_mut()
     }
 
     pub(super) fn take_snapshot(&mut self, replica: usize) -> Result<(), Violation> {
@@ -450,7 +382,7 @@ impl World<'_> {
             return Ok(());
         };
         if let Some(process) = &one.process {
-            let text = snapshot::write(&process.view().read());
+            let text = snapshot::write(&process.ledger.view().read());
             let text =
                 text.map_err(|error| broken("every state can be written", error.to_string()))?;
             one.snapshot = Some(text);

@@ -144,7 +144,7 @@ impl World<'_> {
         let Some(process) = process.and_then(|one| one.process.as_ref()) else {
             return (Vec::new(), Vec::new());
         };
-        let state = process.view().read();
+        let state = process.ledger.view().read();
         let task = |id: &BookingId, fence| {
             Some(Task {
                 id: id.clone(),

@@ -1,15 +1,17 @@
 //! What goes wrong: stores, clocks, processes, disks and days that nobody wants anything.
 
 use bursar_ledger::clock::Clock as _;
-use bursar_ledger::store::Store as _;
 use bursar_ledger::store::memory::Fault;
 use bursar_units::Millis;
 
 use super::action::Action;
+use super::replica::Process;
 use super::{ABSENCE, World};
 use crate::violation::Violation;
 
 const HOUR_MS: u64 = 3_600_000;
+/// Free space that counts as little (L4).
+const DISK_LOW_BYTES: u64 = 1 << 20;
 
 impl World<'_> {
     /// One thing goes wrong, and another is planned.
@@ -30,10 +32,8 @@ impl World<'_> {
             6 => self.suspend(replica),
             7 => self.stall(replica),
             8 => {
-                if let Some(one) = self.replicas.get(replica)
-                    && let Some(process) = &one.process
-                {
-                    self.tally.add(process.stage(), 1);
+                if let Some(stage) = self.process(replica).map(Process::stage) {
+                    self.tally.add(stage, 1);
                     self.crash(replica);
                 }
             }
@@ -56,12 +56,8 @@ impl World<'_> {
         }
         // What has left the process has left it.
         self.let_answers_out(replica, usize::MAX)?;
-        let process = self
-            .replicas
-            .get(replica)
-            .and_then(|one| one.process.as_ref());
-        if let Some(process) = process {
-            self.tally.add(process.stage(), 1);
+        if let Some(stage) = self.process(replica).map(Process::stage) {
+            self.tally.add(stage, 1);
         }
         self.crash(replica);
         Ok(true)
@@ -107,18 +103,16 @@ impl World<'_> {
 
     pub(super) fn free_disk(&mut self) {
         self.store.set_free_bytes(None);
-        for replica in &self.replicas {
-            if let Some(process) = &replica.process {
-                process.set_disk_low(false);
-            }
+        for process in self
+            .replicas
+            .iter_mut()
+            .filter_map(|one| one.process.as_mut())
+        {
+            process.stages.housekeep();
         }
         for number in 0..self.replicas.len() {
             self.plan_build(number, self.now_ms);
         }
-    }
-
-    pub(super) fn disk_is_full(&self) -> bool {
-        self.store.free_bytes() == Some(0)
     }
 
     fn inject(&mut self, fault: Fault, word: &'static str) {
@@ -199,12 +193,9 @@ impl World<'_> {
     }
 
     fn starve_disk(&mut self, replica: usize) {
-        let process = self
-            .replicas
-            .get(replica)
-            .and_then(|one| one.process.as_ref());
-        if let Some(process) = process {
-            process.set_disk_low(true);
+        self.store.set_free_bytes(Some(DISK_LOW_BYTES));
+        if let Some(process) = self.process_mut(replica) {
+            process.stages.housekeep();
             self.trace.note("the disk is nearly full");
             self.tally.add("disk low", 1);
             let later = self.now_ms + self.rng.between(10, 3_000);
@@ -267,7 +258,7 @@ impl super::Replica {
         if let Some(process) = &self.process
             && self.away_from.is_none()
         {
-            self.away_from = Some((process.now(), slack));
+            self.away_from = Some((process.ledger.now(), slack));
         }
     }
 }
