@@ -7,7 +7,7 @@ use bursar_units::BookingId;
 use bursar_units::causes::chain;
 use tokio::time::{Instant, sleep};
 
-use super::{KILL_TIME, LOOK_PAUSE, Local, SHORT_PAUSE, failed};
+use super::{KILL_TIME, LOOK_PAUSE, SHORT_PAUSE, Shared, failed};
 use crate::cgroup::Group;
 use crate::executor::{Error, Life};
 use crate::log;
@@ -35,7 +35,7 @@ pub(super) struct Remains {
     pub(super) lock: Option<Lock>,
 }
 
-impl Local {
+impl Shared {
     pub(super) fn look(&self, id: &BookingId) -> Result<Look, Error> {
         let path = self.place(id).path().to_owned();
         self.try_look(id).map_err(failed("look at", &path))

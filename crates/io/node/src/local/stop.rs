@@ -11,13 +11,13 @@ use rustix::process::Signal;
 use tokio::time::Instant;
 
 use super::look::{Look, alive};
-use super::{KILL_TIME, Local, SHORT_PAUSE, failed};
+use super::{KILL_TIME, SHORT_PAUSE, Shared, failed};
 use crate::executor::Error;
 use crate::log;
 use crate::place::Lock;
 use crate::shim::Ending;
 
-impl Local {
+impl Shared {
     /// Cancelling this leaves the execution asked to end, but nobody to make it.
     pub(super) async fn end(&self, id: &BookingId, grace: Duration) -> Result<(), Error> {
         let place = self.place(id);

@@ -3,6 +3,7 @@
 //! The salt makes the hash in the ledger useless to somebody who guesses at what was run. What is
 //! accepted is forced to disk first, once for the same work.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -66,7 +67,7 @@ impl Works {
         Ok(digest)
     }
 
-    pub(super) fn forget(&self, is_needed: &dyn Fn(&Hash) -> bool) -> Result<(), Error> {
+    pub(super) fn forget(&self, needed: &BTreeSet<Hash>) -> Result<(), Error> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let fail = |source| failed("list", &self.directory)(source);
         let now = SystemTime::now();
@@ -77,7 +78,7 @@ impl Works {
             // A name that is no hash is half of a work that was never kept.
             let name = entry.file_name();
             let digest = name.to_string_lossy().parse();
-            let is_needed = digest.is_ok_and(|digest| is_needed(&digest));
+            let is_needed = digest.is_ok_and(|digest| needed.contains(&digest));
             if UNNEEDED_TIME_MIN <= age && !is_needed {
                 let path = entry.path();
                 fs::remove_file(&path).map_err(failed("remove", &path))?;

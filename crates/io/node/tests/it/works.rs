@@ -1,5 +1,6 @@
 //! What is run: kept once, for its owner alone, and forgotten.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -51,7 +52,8 @@ async fn what_is_old_and_needed_by_nobody_is_forgotten() {
     }
     // Whoever keeps what is kept already is about to need it.
     host.local().keep(&shell("again")).unwrap();
-    host.local().forget(&|digest| *digest == needed).unwrap();
+    let forgotten = host.local().forget(BTreeSet::from([needed])).await;
+    forgotten.unwrap();
     let is_kept = [young, old, needed, again].map(|digest| file(&host, &digest).exists());
     assert_eq!(is_kept, [true, false, true, true]);
 }
