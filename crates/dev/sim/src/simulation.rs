@@ -67,7 +67,7 @@ pub fn run(seed: u64, extent: Extent) -> Result<Report, Box<Failure>> {
 fn run_world(seed: u64, shown: usize, tally: &mut Tally) -> Result<Trace, Box<Failure>> {
     let mut trace = Trace::new(shown);
     let result = catch_unwind(AssertUnwindSafe(|| {
-        World::new(seed, tally, &mut trace).run()
+        World::new(seed, tally, &mut trace)?.run()
     }));
     let cause = match result {
         Ok(Ok(())) => return Ok(trace),

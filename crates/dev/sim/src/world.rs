@@ -1,15 +1,18 @@
 //! One world: replicas, clients, operators, a network, a store, a machine and its CPU market, all
 //! from one seed.
 //!
-//! A step is one scheduled action. Whatever a step brings to light goes to the `checker`, which
-//! knows what was promised; a [`Violation`] ends the world. When its steps are used up everybody
-//! stops, time runs out, and nothing may be held.
+//! A step is one scheduled action. Between two steps the runners of all processes run, as tasks on
+//! a runtime whose paused time is the time of the world: it advances to the next action or to the
+//! next timer of a runner. After each step the `checker` compares everything that can be seen with
+//! what was promised; a [`Violation`] ends the world. After the last step everybody stops, time
+//! runs out, and nothing may be held.
 
 mod action;
 mod checker;
 mod client;
 mod clients;
 mod decided;
+mod executor;
 mod habits;
 mod host;
 mod market;
@@ -21,19 +24,25 @@ mod runner;
 mod trouble;
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
 
 use bursar_engine::Command;
 use bursar_ledger::store::memory::MemoryStore;
 use bursar_units::{Instant, Label, Millis};
+use tokio::runtime::{Builder, Runtime};
 
 use self::action::{Action, Schedule};
 use self::checker::Checker;
 use self::client::{Client, Phase};
+use self::executor::SharedHost;
 use self::habits::Habits;
 use self::host::Host;
 use self::market::Market;
 use self::replica::Process;
-use self::runner::Runner;
+use self::runner::RunnerTask;
 use crate::clock::Machine;
 use crate::rng::Rng;
 use crate::summary::Tally;
@@ -45,6 +54,9 @@ const WIND_DOWN_STEPS_MAX: u64 = 20_000;
 /// An absence of the ledger that is longer than this counts (L5). A process that only stood still
 /// notices by deadlines that are late by more than this.
 const ABSENCE: Millis = Millis::from_secs(5);
+/// A world without a scheduled action is at rest when no runner submits anything for so long: it is
+/// longer than every pause of a runner and every process that ignores its stops.
+const REST_MS: u64 = 1_800_000;
 /// How often whole states are compared: once in so many publications.
 const COMPARE_ONCE_IN: u64 = 16;
 
@@ -55,7 +67,7 @@ pub struct World<'a> {
     now_ms: u64,
     schedule: Schedule,
     store: MemoryStore,
-    host: Host,
+    host: SharedHost,
     market: Market,
     checker: Checker,
     replicas: Vec<Replica>,
@@ -70,6 +82,10 @@ pub struct World<'a> {
     /// Until then nobody wants anything new.
     quiet_until_ms: u64,
     is_stopping: bool,
+    /// Time that passes at once before the next step.
+    skip_ms: u64,
+    /// The last field to be dropped: all others may hold tasks.
+    runtime: Runtime,
     tally: &'a mut Tally,
     trace: &'a mut Trace,
 }
@@ -88,7 +104,7 @@ struct Replica {
     /// When it starts, where it is not running.
     start_at_ms: Option<u64>,
     snapshot: Option<String>,
-    runner: Runner,
+    runner: Option<RunnerTask>,
 }
 
 /// A request as it was sent.
@@ -102,17 +118,22 @@ struct Sent {
 
 impl<'a> World<'a> {
     /// The world of a seed.
-    pub fn new(seed: u64, tally: &'a mut Tally, trace: &'a mut Trace) -> Self {
+    pub fn new(seed: u64, tally: &'a mut Tally, trace: &'a mut Trace) -> Result<Self, Violation> {
         let mut rng = Rng::new(seed);
         let habits = Habits::draw(&mut rng);
         let store = MemoryStore::new();
-        Self {
-            rng,
+        let runtime = Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .map_err(|error| broken("a runtime starts", error.to_string()))?;
+        let beginning = runtime.block_on(async { tokio::time::Instant::now() });
+        Ok(Self {
             now_ms: 0,
             schedule: Schedule::default(),
             checker: Checker::new(store.clone()),
             store,
-            host: Host::default(),
+            host: SharedHost::new(Host::new(rng.split()), beginning),
             market: Market::default(),
             replicas: (0..habits.replicas).map(|_| Replica::new()).collect(),
             clients: Vec::new(),
@@ -124,10 +145,13 @@ impl<'a> World<'a> {
             epoch: 0,
             quiet_until_ms: 0,
             is_stopping: false,
+            skip_ms: 0,
+            runtime,
+            rng,
             habits,
             tally,
             trace,
-        }
+        })
     }
 
     /// Runs it to its end.
@@ -165,19 +189,11 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// One step; whether there was one to take.
+    /// One step; returns whether there was one to take.
     fn step(&mut self) -> Result<bool, Violation> {
-        let (at_ms, action) = loop {
-            match self.schedule.next() {
-                Some((at_ms, action)) if self.is_idle(at_ms, &action) => {}
-                Some(next) => break next,
-                None => return Ok(false),
-            }
+        let Some(action) = self.wait()? else {
+            return Ok(false);
         };
-        self.now_ms = self.now_ms.max(at_ms);
-        for replica in &self.replicas {
-            replica.machine.set_world(self.now_ms);
-        }
         self.trace.step(format!("{:>10} ms  {action}", self.now_ms));
         self.tally.add("steps", 1);
         self.tally.add(action.word(), 1);
@@ -189,6 +205,56 @@ impl<'a> World<'a> {
         self.check_gone()?;
         self.check_market()?;
         Ok(true)
+    }
+
+    /// Lets the runners run until the next action is due; `None` when the world is at rest.
+    fn wait(&mut self) -> Result<Option<Action>, Violation> {
+        loop {
+            let next_ms = loop {
+                match self.schedule.peek() {
+                    Some((at_ms, action)) if self.is_idle(at_ms, action) => {}
+                    next => break next.map(|(at_ms, _)| at_ms),
+                }
+                self.schedule.pop();
+            };
+            let is_due = self.sleep(next_ms.unwrap_or(self.now_ms + REST_MS));
+            self.check_effects()?;
+            if is_due {
+                return Ok(next_ms.and_then(|_| self.schedule.pop()));
+            }
+            self.plan_results();
+        }
+    }
+
+    /// Lets time pass until then, or until something is submitted; returns whether it is then.
+    fn sleep(&mut self, until_ms: u64) -> bool {
+        let skip = Duration::from_millis(std::mem::take(&mut self.skip_ms));
+        let ledgers = self.replicas.iter().filter_map(|one| one.process.as_ref());
+        let mut submitted: Vec<_> = ledgers
+            .map(|process| Box::pin(process.ledger.submitted()))
+            .collect();
+        let host = self.host.clone();
+        let (now_ms, is_due) = self.runtime.block_on(async {
+            if !skip.is_zero() {
+                tokio::time::advance(skip).await;
+            }
+            let mut due = pin!(host.sleep_until(until_ms));
+            let is_due = poll_fn(|context| {
+                for one in &mut submitted {
+                    if one.as_mut().poll(context).is_ready() {
+                        return Poll::Ready(false);
+                    }
+                }
+                due.as_mut().poll(context).map(|()| true)
+            });
+            let is_due = is_due.await;
+            (host.now_ms(), is_due)
+        });
+        self.now_ms = now_ms;
+        for replica in &self.replicas {
+            replica.machine.set_world(now_ms);
+        }
+        is_due
     }
 
     fn act(&mut self, action: Action) -> Result<(), Violation> {
@@ -228,11 +294,6 @@ impl<'a> World<'a> {
                     self.resolve(replica);
                 }
             }
-            Action::Attend(replica, _) => {
-                if self.is_awake(replica, &action) {
-                    return self.attend(replica);
-                }
-            }
             Action::Clear => self.clear_market(),
             Action::Report(replica, _) => {
                 if self.is_awake(replica, &action) {
@@ -252,7 +313,7 @@ impl<'a> World<'a> {
     fn wind_down(&mut self) -> Result<(), Violation> {
         self.trace.step("everybody stops".to_owned());
         self.is_stopping = true;
-        self.host.heal();
+        self.host.lock().heal();
         self.free_disk();
         for client in &mut self.clients {
             for lease in &mut client.leases {
@@ -270,7 +331,8 @@ impl<'a> World<'a> {
             }
             let (holding, waiting) = self.checker.counts();
             let is_told = self.market_is_known();
-            if is_told && holding + waiting == 0 && self.host.ids().next().is_none() {
+            let is_empty = self.host.lock().ids().next().is_none();
+            if is_told && holding + waiting == 0 && is_empty {
                 break;
             }
             // Nobody leads: somebody must, for what is held to come back.
@@ -310,7 +372,7 @@ impl Replica {
             build_at_ms: None,
             start_at_ms: None,
             snapshot: None,
-            runner: Runner::default(),
+            runner: None,
         }
     }
 }

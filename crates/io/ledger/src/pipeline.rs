@@ -183,6 +183,11 @@ impl Ledger {
         self.intake.push(submission);
     }
 
+    /// Resolves when submissions may wait; for the one driver of a ledger without threads.
+    pub async fn submitted(&self) {
+        self.intake.notified().await;
+    }
+
     /// The committed state.
     pub fn view(&self) -> &View {
         &self.view

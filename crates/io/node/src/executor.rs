@@ -3,7 +3,7 @@
 //! Every call may be repeated. An executor starts an id at most once in its life, whoever asks
 //! and however often; whatever it cannot know it calls lost (X2, X3).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -38,17 +38,17 @@ pub trait Executor: Send + Sync {
 
     /// Every id of this ledger of which something is there: a process, a cgroup or a directory.
     /// An error rather than part of the truth (X5).
-    fn list(&self) -> Result<Vec<BookingId>, Error>;
+    fn list(&self) -> Doing<'_, Result<Vec<BookingId>, Error>>;
 
     /// What lives of an id that is listed.
-    fn life(&self, id: &BookingId) -> Result<Life, Error>;
+    fn life<'a>(&'a self, id: &'a BookingId) -> Doing<'a, Result<Life, Error>>;
 
     /// Ends whatever is left of an id and removes all that was made for it, but for what is to be
     /// left.
-    fn clean(&self, id: &BookingId, left: Left) -> Result<(), Error>;
+    fn clean<'a>(&'a self, id: &'a BookingId, left: Left) -> Doing<'a, Result<(), Error>>;
 
-    /// Forgets kept work that nobody needs any more.
-    fn forget(&self, is_needed: &dyn Fn(&Hash) -> bool) -> Result<(), Error>;
+    /// Forgets kept work that is not needed any more.
+    fn forget(&self, needed: BTreeSet<Hash>) -> Doing<'_, Result<(), Error>>;
 
     /// What an execution has written so far, from a byte on; `None` where nothing is kept of it.
     fn output(&self, id: &BookingId, stream: Stream, from: u64) -> Result<Option<Output>, Error>;
@@ -165,6 +165,9 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// A defect in the executor.
+    #[error("a thread of the executor ended early")]
+    Thread(#[from] tokio::task::JoinError),
     /// Processes that do not go away.
     #[error("{count} processes of {id} do not end")]
     Alive {

@@ -19,6 +19,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bursar_booking::execution::Exit;
@@ -50,9 +51,12 @@ pub struct Options {
     pub process: PathBuf,
 }
 
-/// The executor of this machine.
+/// The executor of this machine. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Local(Arc<Shared>);
+
 #[derive(Debug)]
-pub struct Local {
+struct Shared {
     options: Options,
     trees: Vec<Tree>,
     works: Works,
@@ -78,51 +82,41 @@ impl Local {
             .mode(0o700)
             .create(&*directory)
             .map_err(failed("create", directory))?;
-        Ok(Self {
+        Ok(Self(Arc::new(Shared {
             works: Works::open(directory)?,
             trees: cgroup::find(&options.process, &options.ledger),
             shims: Shims::default(),
             presence: Presence::new().map_err(failed("create a pipe for", &options.directory))?,
             options,
-        })
+        })))
     }
 
-    fn directory(&self, id: &BookingId) -> ExecutionDirectory {
-        ExecutionDirectory::new(self.options.directory.join(place::name(id)))
+    /// [`Executor::list`] for a caller that may block.
+    pub fn list(&self) -> Result<Vec<BookingId>, Error> {
+        self.0.list()
+    }
+
+    /// [`Executor::life`] for a caller that may block.
+    pub fn life(&self, id: &BookingId) -> Result<Life, Error> {
+        self.0.lives(id)
+    }
+
+    /// [`Executor::clean`] for a caller that may block.
+    pub fn clean(&self, id: &BookingId, left: Left) -> Result<(), Error> {
+        self.0.clean(id, left)
+    }
+
+    /// Runs a call that blocks on a thread of its own.
+    fn blocking<T: Send + 'static>(
+        &self,
+        run: impl FnOnce(&Shared) -> Result<T, Error> + Send + 'static,
+    ) -> Doing<'_, Result<T, Error>> {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move { tokio::task::spawn_blocking(move || run(&shared)).await? })
     }
 }
 
-/// Removes the empty cgroups of the ledger. One that is not empty is removed by the shim of the last
-/// execution in it: the shim removes its own group before it checks whether the server is gone, and
-/// the server closes its pipe before it removes anything, so one of the two comes last.
-impl Drop for Local {
-    fn drop(&mut self) {
-        self.presence.end();
-        cgroup::leave(self.trees.iter().map(|tree| tree.base.as_path()));
-    }
-}
-
-impl Executor for Local {
-    fn digest(&self, work: &Work) -> Hash {
-        self.works.digest(work)
-    }
-
-    fn keep(&self, work: &Work) -> Result<Hash, Error> {
-        self.works.keep(work)
-    }
-
-    fn start<'a>(&'a self, id: &'a BookingId, job: &'a Job) -> Doing<'a, Begun> {
-        Box::pin(self.begin(id, job))
-    }
-
-    fn exit<'a>(&'a self, id: &'a BookingId) -> Doing<'a, Exit> {
-        Box::pin(self.ended(id))
-    }
-
-    fn stop<'a>(&'a self, id: &'a BookingId, grace: Duration) -> Doing<'a, Result<(), Error>> {
-        Box::pin(self.end(id, grace))
-    }
-
+impl Shared {
     fn list(&self) -> Result<Vec<BookingId>, Error> {
         let mut ids = BTreeSet::new();
         add_names(&self.options.directory, &mut ids)?;
@@ -130,10 +124,6 @@ impl Executor for Local {
             add_names(&tree.base, &mut ids)?;
         }
         Ok(ids.into_iter().collect())
-    }
-
-    fn life(&self, id: &BookingId) -> Result<Life, Error> {
-        self.lives(id)
     }
 
     fn clean(&self, id: &BookingId, left: Left) -> Result<(), Error> {
@@ -149,12 +139,62 @@ impl Executor for Local {
         .map_err(failed("remove", directory.path()))
     }
 
-    fn forget(&self, is_needed: &dyn Fn(&Hash) -> bool) -> Result<(), Error> {
-        self.works.forget(is_needed)
+    fn directory(&self, id: &BookingId) -> ExecutionDirectory {
+        ExecutionDirectory::new(self.options.directory.join(place::name(id)))
+    }
+}
+
+/// Removes the empty cgroups of the ledger. One that is not empty is removed by the shim of the last
+/// execution in it: the shim removes its own group before it checks whether the server is gone, and
+/// the server closes its pipe before it removes anything, so one of the two comes last.
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.presence.end();
+        cgroup::leave(self.trees.iter().map(|tree| tree.base.as_path()));
+    }
+}
+
+impl Executor for Local {
+    fn digest(&self, work: &Work) -> Hash {
+        self.0.works.digest(work)
+    }
+
+    fn keep(&self, work: &Work) -> Result<Hash, Error> {
+        self.0.works.keep(work)
+    }
+
+    fn start<'a>(&'a self, id: &'a BookingId, job: &'a Job) -> Doing<'a, Begun> {
+        Box::pin(self.0.begin(id, job))
+    }
+
+    fn exit<'a>(&'a self, id: &'a BookingId) -> Doing<'a, Exit> {
+        Box::pin(self.0.ended(id))
+    }
+
+    fn stop<'a>(&'a self, id: &'a BookingId, grace: Duration) -> Doing<'a, Result<(), Error>> {
+        Box::pin(self.0.end(id, grace))
+    }
+
+    fn list(&self) -> Doing<'_, Result<Vec<BookingId>, Error>> {
+        self.blocking(Shared::list)
+    }
+
+    fn life<'a>(&'a self, id: &'a BookingId) -> Doing<'a, Result<Life, Error>> {
+        let id = id.clone();
+        self.blocking(move |shared| shared.lives(&id))
+    }
+
+    fn clean<'a>(&'a self, id: &'a BookingId, left: Left) -> Doing<'a, Result<(), Error>> {
+        let id = id.clone();
+        self.blocking(move |shared| shared.clean(&id, left))
+    }
+
+    fn forget(&self, needed: BTreeSet<Hash>) -> Doing<'_, Result<(), Error>> {
+        self.blocking(move |shared| shared.works.forget(&needed))
     }
 
     fn output(&self, id: &BookingId, stream: Stream, from: u64) -> Result<Option<Output>, Error> {
-        let directory = self.directory(id);
+        let directory = self.0.directory(id);
         let path = directory.file(match stream {
             Stream::Stdout => STDOUT,
             Stream::Stderr => STDERR,

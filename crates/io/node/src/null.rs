@@ -6,7 +6,8 @@
 //! is asked to watch and has never started is lost. It plays a machine that keeps
 //! executions apart, as real ones should. Deliberately absent: output, and limits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::ready;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -149,32 +150,35 @@ impl Executor for Null {
         })
     }
 
-    fn list(&self) -> Result<Vec<BookingId>, Error> {
+    fn list(&self) -> Doing<'_, Result<Vec<BookingId>, Error>> {
         let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(runs.keys().cloned().collect())
+        Box::pin(ready(Ok(runs.keys().cloned().collect())))
     }
 
-    fn life(&self, id: &BookingId) -> Result<Life, Error> {
+    fn life<'a>(&'a self, id: &'a BookingId) -> Doing<'a, Result<Life, Error>> {
         let lives = |run: &Arc<Run>| run.stopped.borrow().is_none() && Instant::now() < run.due;
         let run = self.run(id).filter(lives);
-        Ok(run.map_or(Life::Nothing, |run| Life::Running {
+        let life = run.map_or(Life::Nothing, |run| Life::Running {
             note: run.note.clone(),
             isolation: Isolation::Cgroup,
             has_shim: true,
-        }))
+        });
+        Box::pin(ready(Ok(life)))
     }
 
-    fn clean(&self, id: &BookingId, _left: Left) -> Result<(), Error> {
+    fn clean<'a>(&'a self, id: &'a BookingId, _left: Left) -> Doing<'a, Result<(), Error>> {
         self.end(id);
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         runs.remove(id);
-        Ok(())
+        Box::pin(ready(Ok(())))
     }
 
-    fn forget(&self, is_needed: &dyn Fn(&Hash) -> bool) -> Result<(), Error> {
+    fn forget(&self, needed: BTreeSet<Hash>) -> Doing<'_, Result<(), Error>> {
         let mut plays = self.plays.lock().unwrap_or_else(PoisonError::into_inner);
-        plays.retain(|digest, (_, kept)| kept.elapsed() < UNNEEDED_TIME_MIN || is_needed(digest));
-        Ok(())
+        plays.retain(|digest, (_, kept)| {
+            kept.elapsed() < UNNEEDED_TIME_MIN || needed.contains(digest)
+        });
+        Box::pin(ready(Ok(())))
     }
 
     fn output(&self, _: &BookingId, _: Stream, _: u64) -> Result<Option<Output>, Error> {

@@ -2,11 +2,13 @@
 //!
 //! Effects are a function of the committed state, not a queue: at the start the whole set is
 //! taken, then the differences after each commit. Every execution that holds a slot has one task;
-//! at most [`STARTING_MAX`] of them start something at a time. What is found goes back to
-//! the ledger as commands, and only their records free slots. Nothing is decided here.
+//! at most [`STARTING_MAX`] of them start something at a time. Results go back to the ledger as
+//! commands, and only their records free slots. Nothing is decided here.
 //!
 //! A runner may end at any moment: the next one takes the set from the state again, and the
-//! executor starts an id at most once, whoever asks.
+//! executor starts an id at most once, for any number of callers. All tasks of a runner end with
+//! it. Every `select!` is `biased`, so that the same events in the same order have the same
+//! effects: the simulator runs this code, and its seeds must repeat.
 
 mod adopt;
 mod attend;
@@ -34,27 +36,27 @@ use outbox::Outbox;
 
 use crate::log;
 
-/// How many executions are started at a time: more would only wait for each other. Whoever stops
-/// one mostly waits for its grace to pass, and must not keep another from being started.
+/// The most executions that are started at a time: more would only wait for each other. Stops are
+/// not counted: they mostly wait for a grace to pass, and must not delay a start.
 pub const STARTING_MAX: usize = 64;
 
-/// How long an execution is left alone whose task panicked.
+/// Pause after the task of an execution panicked.
 const AFTER_PANIC: Duration = Duration::from_secs(30);
 
-/// What a runner has done, for metrics.
+/// Counters of a runner, for metrics.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Executions that were found at the start of a term and taken over.
     pub adopted: AtomicU64,
     /// Stops after which a process was still there.
     pub stops_failed: AtomicU64,
-    /// What was cleaned up after an execution that had ended, or that nobody knew.
+    /// Executions that were cleaned: they had ended, or the ledger did not know them.
     pub cleaned: AtomicU64,
     /// Listings, cleanings and forgettings that failed.
     pub troubles: AtomicU64,
 }
 
-/// Carries out what the ledger says.
+/// The runner of a term.
 #[derive(Clone)]
 pub struct Runner(Arc<Shared>);
 
@@ -63,12 +65,12 @@ struct Shared {
     executor: Arc<dyn Executor>,
     counts: Arc<Counts>,
     starting: Semaphore,
-    /// The executions that have a task, and how to tell it that something has changed.
+    /// The executions that have a task, each with the notice that its state has changed.
     attended: Mutex<BTreeMap<BookingId, Arc<Notify>>>,
 }
 
 impl Runner {
-    /// A runner over a ledger and whatever runs its work.
+    /// A runner over a ledger and the executor of its work.
     pub fn new(ledger: Ledger, executor: Arc<dyn Executor>, counts: Arc<Counts>) -> Self {
         Self(Arc::new(Shared {
             ledger,
@@ -85,7 +87,7 @@ impl Runner {
         let mut tasks = JoinSet::new();
         let (outbox, delivery) = Outbox::new(shared.ledger.clone());
         tasks.spawn(delivery.run());
-        // Whoever listens before it looks misses nothing.
+        // Subscribed before the state is read, so that no change is missed.
         let mut stream = shared.ledger.view().stream();
         self.take_all(&outbox, &mut tasks);
         let adopted = u64::try_from(shared.attended().len()).unwrap_or(u64::MAX);
@@ -93,6 +95,7 @@ impl Runner {
         tasks.spawn(reconcile::for_ever(Arc::clone(shared), outbox.clone()));
         loop {
             tokio::select! {
+                biased;
                 published = stream.recv() => match published {
                     Ok(facts) => self.take_changes(&facts, &outbox, &mut tasks),
                     Err(RecvError::Lagged(_)) => self.take_all(&outbox, &mut tasks),
@@ -108,7 +111,7 @@ impl Runner {
         }
     }
 
-    /// The whole set: each execution that has no task gets one, all others look again.
+    /// Takes the whole set: each execution without a task gets one, all others look again.
     fn take_all(&self, outbox: &Outbox, tasks: &mut JoinSet<()>) {
         let wanted: Vec<BookingId> = {
             let state = self.0.ledger.view().read();
@@ -126,7 +129,7 @@ impl Runner {
         }
     }
 
-    /// The differences that a commit made.
+    /// Takes the differences of a commit.
     fn take_changes(&self, facts: &[Fact], outbox: &Outbox, tasks: &mut JoinSet<()>) {
         let touched = facts
             .iter()
@@ -164,12 +167,12 @@ impl Runner {
         tasks.spawn(async move {
             let attend = || attend::attend(&shared, &outbox, &id, &notify);
             while AssertUnwindSafe(attend()).catch_unwind().await.is_err() {
-                // A defect that one execution meets must not cost the others theirs.
+                // A defect in one execution must not stop the others.
                 shared.trouble();
                 tracing::error!(%id, "{}", log::EXECUTION_TASK_PANICKED);
                 tokio::time::sleep(AFTER_PANIC).await;
             }
-            // What has ended is never wanted again, so nobody can have asked for it meanwhile.
+            // An execution that has ended is never wanted again.
             shared.attended().remove(&id);
         });
     }

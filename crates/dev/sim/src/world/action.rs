@@ -42,8 +42,6 @@ pub(super) enum Action {
     Publish(usize, u64),
     /// The store is asked what became of a batch.
     Resolve(usize, u64),
-    /// A runner looks at the state and at the machine.
-    Attend(usize, u64),
     /// An agent clears its node.
     Clear,
     /// A process tells the ledger what the agent did.
@@ -73,9 +71,14 @@ impl Schedule {
         self.planned.insert((at_ms, self.count), action);
     }
 
-    pub(super) fn next(&mut self) -> Option<(u64, Action)> {
-        let ((at_ms, _), action) = self.planned.pop_first()?;
-        Some((at_ms, action))
+    /// The next action, with its time.
+    pub(super) fn peek(&self) -> Option<(u64, &Action)> {
+        let ((at_ms, _), action) = self.planned.first_key_value()?;
+        Some((*at_ms, action))
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Action> {
+        self.planned.pop_first().map(|(_, action)| action)
     }
 }
 
@@ -92,7 +95,6 @@ impl Action {
             Self::Commit(..) => "step: the store's turn",
             Self::Publish(..) => "step: the view's turn",
             Self::Resolve(..) => "step: the store is asked",
-            Self::Attend(..) => "step: a runner looks",
             Self::Clear => "step: an agent clears",
             Self::Report(..) => "step: a market is compared",
             Self::Start(_) => "step: a process starts",
@@ -135,7 +137,6 @@ impl fmt::Display for Action {
             Self::Commit(replica, _) => write!(f, "replica {replica} commits"),
             Self::Publish(replica, _) => write!(f, "replica {replica} publishes"),
             Self::Resolve(replica, _) => write!(f, "replica {replica} asks its store"),
-            Self::Attend(replica, _) => write!(f, "the runner of replica {replica} looks"),
             Self::Clear => f.write_str("the agent clears its node"),
             Self::Report(replica, _) => write!(f, "replica {replica} compares the market"),
             Self::Start(replica) => write!(f, "replica {replica} starts"),

@@ -1,9 +1,9 @@
 //! The machine that runs work: processes on virtual time, and the truth about them.
 //!
-//! It is told what to do by whoever leads. While anything of an id is there it starts it at most
-//! once; what was stopped before it began never will (X2). Of two terms it obeys the newer, so
-//! that a stale leader begins nothing (X6). The checker believes it, and not the ledger, about
-//! who is alive.
+//! It does what the process of the newest term says, so that a stale leader begins nothing (X6).
+//! While anything of an id is there, it starts the id at most once; an execution that was stopped
+//! before it began never begins (X2). The checker believes this machine, and not the ledger, about
+//! the processes that live.
 
 use std::collections::BTreeMap;
 
@@ -14,31 +14,50 @@ use bursar_units::{BookingId, Millis};
 use crate::rng::Rng;
 
 /// The machine.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Host {
+    rng: Rng,
     places: BTreeMap<BookingId, Place>,
-    /// What became of those whose place was cleaned.
+    /// Exits of the executions whose place was cleaned.
     past: BTreeMap<(BookingId, Fence), Exit>,
-    /// The newest term that it has seen.
+    /// The newest term.
     term: u64,
+    effects: Vec<Effect>,
 }
 
-/// All there is of an id: it begins then, ends then, and so.
+/// An effect on the machine that the world has yet to check or count.
+#[derive(Debug)]
+pub(super) enum Effect {
+    /// A process was started under a grant; `again` if the grant had one before.
+    Started {
+        id: BookingId,
+        fence: Fence,
+        again: bool,
+    },
+    /// The rest of an execution was removed.
+    Cleaned { id: BookingId, fence: Fence },
+    /// A process without a slot was ended.
+    EndedAfterForce,
+    /// A process of an older term was not obeyed.
+    NotObeyed,
+}
+
+/// Everything that is there of an id.
 #[derive(Debug)]
 struct Place {
     fence: Fence,
     begins_ms: u64,
     ends_ms: u64,
     exit: Exit,
-    /// So many stops it does not hear.
+    /// Number of stops that the process ignores.
     deaf: u32,
 }
 
-/// What a look at an id shows.
+/// The state of an id.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Seen {
     Absent,
-    /// It will run from then on.
+    /// It runs from then on.
     Beginning(u64),
     /// It runs until then, if nobody stops it.
     Running(u64),
@@ -46,10 +65,33 @@ pub(super) enum Seen {
 }
 
 impl Host {
-    /// Whether it does what somebody of that term says.
-    pub(super) fn obeys(&mut self, term: u64) -> bool {
+    pub(super) fn new(rng: Rng) -> Self {
+        Self {
+            rng,
+            places: BTreeMap::new(),
+            past: BTreeMap::new(),
+            term: 0,
+            effects: Vec::new(),
+        }
+    }
+
+    /// Obeys the process of a term from now on, and none of an older one.
+    pub(super) fn obey(&mut self, term: u64) {
         self.term = self.term.max(term);
-        self.term == term
+    }
+
+    /// Whether it does what the process of that term says.
+    pub(super) fn obeys(&mut self, term: u64) -> bool {
+        let obeys = self.term == term;
+        if !obeys {
+            self.effects.push(Effect::NotObeyed);
+        }
+        obeys
+    }
+
+    /// The effects since the last call.
+    pub(super) fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
     }
 
     pub(super) fn look(&self, id: &BookingId, now_ms: u64) -> Seen {
@@ -66,53 +108,59 @@ impl Host {
         self.places.keys()
     }
 
-    /// Whether a process lives, or will yet begin to.
+    /// Whether a process lives, or will yet begin.
     pub(super) fn is_alive(&self, id: &BookingId, fence: Fence, now_ms: u64) -> bool {
         let place = self.places.get(id);
         place.is_some_and(|place| place.fence == fence && now_ms < place.ends_ms)
     }
 
-    /// Those that run.
+    /// The ids whose process runs.
     pub(super) fn running(&self, now_ms: u64) -> Vec<BookingId> {
         let runs = |place: &Place| place.begins_ms <= now_ms && now_ms < place.ends_ms;
         let running = self.places.iter().filter(|(_, place)| runs(place));
         running.map(|(id, _)| id.clone()).collect()
     }
 
-    /// What became of an id under a grant, where it is over.
+    /// The exit of an id under a grant, if it has or will have one.
     pub(super) fn exit_of(&self, id: &BookingId, fence: Fence) -> Option<&Exit> {
         let place = self.places.get(id).filter(|place| place.fence == fence);
         let past = self.past.get(&(id.clone(), fence));
         place.map(|place| &place.exit).or(past)
     }
 
-    /// Begins a process, or finds that it cannot; when there is more to see.
-    pub(super) fn start(
-        &mut self,
-        id: &BookingId,
-        fence: Fence,
-        now_ms: u64,
-        rng: &mut Rng,
-    ) -> u64 {
-        let place = Place::draw(fence, now_ms, rng);
-        let next_ms = place.begins_ms;
-        self.places.entry(id.clone()).or_insert(place);
-        next_ms
+    /// Begins a process, unless something of the grant is there. The rest of an earlier grant of
+    /// the same id goes first, as on a real machine.
+    pub(super) fn start(&mut self, id: &BookingId, fence: Fence, now_ms: u64) {
+        let earlier = self.places.get(id).filter(|place| place.fence != fence);
+        if earlier.is_some_and(|place| place.ends_ms <= now_ms) {
+            self.remove(id);
+        }
+        if self.places.contains_key(id) {
+            return;
+        }
+        let again = self.exit_of(id, fence).is_some();
+        let place = Place::draw(fence, now_ms, &mut self.rng);
+        self.places.insert(id.clone(), place);
+        let id = id.clone();
+        self.effects.push(Effect::Started { id, fence, again });
     }
 
-    /// Asks a process to end; by when it will, or `None` where it does not hear.
+    /// Asks a process to end: the time of its end, or `None` if it ignores the stop. An id that
+    /// holds its slot under `grant` and was not started never will be.
     pub(super) fn stop(
         &mut self,
         id: &BookingId,
-        fence: Fence,
+        grant: Option<Fence>,
         grace: Millis,
         now_ms: u64,
-        rng: &mut Rng,
     ) -> Option<u64> {
-        let place = self
-            .places
-            .entry(id.clone())
-            .or_insert_with(|| Place::never(fence, now_ms));
+        if let (Some(fence), false) = (grant, self.places.contains_key(id)) {
+            let never = Place::never(fence, now_ms);
+            self.places.insert(id.clone(), never);
+        }
+        let Some(place) = self.places.get_mut(id) else {
+            return Some(now_ms);
+        };
         if now_ms < place.begins_ms {
             *place = Place::never(place.fence, now_ms);
         } else if now_ms < place.ends_ms {
@@ -120,11 +168,14 @@ impl Host {
                 place.deaf -= 1;
                 return None;
             }
-            let ends_ms = now_ms + rng.below(grace.ms() + 1);
+            if grant.is_none() {
+                self.effects.push(Effect::EndedAfterForce);
+            }
+            let ends_ms = now_ms + self.rng.below(grace.ms() + 1);
             if ends_ms < place.ends_ms {
                 place.ends_ms = ends_ms;
                 // Some take a stop as a wish and end well, most just end, some must be killed.
-                place.exit = match rng.below(4) {
+                place.exit = match self.rng.below(4) {
                     0 => Exit::Code(0),
                     1 => Exit::Signal(9),
                     _ => Exit::Signal(15),
@@ -134,19 +185,29 @@ impl Host {
         Some(place.ends_ms)
     }
 
-    /// Removes what is left of an id whose process is gone.
-    pub(super) fn clean(&mut self, id: &BookingId) {
-        if let Some(place) = self.places.remove(id) {
-            self.past.insert((id.clone(), place.fence), place.exit);
+    /// Ends and removes the rest of an id; returns whether that worked.
+    pub(super) fn clean(&mut self, id: &BookingId, now_ms: u64) -> bool {
+        let Some(place) = self.places.get_mut(id) else {
+            return true;
+        };
+        if now_ms < place.begins_ms {
+            *place = Place::never(place.fence, now_ms);
+        } else if now_ms < place.ends_ms {
+            if place.deaf > 0 {
+                place.deaf -= 1;
+                return false;
+            }
+            (place.ends_ms, place.exit) = (now_ms, Exit::Signal(9));
+            self.effects.push(Effect::EndedAfterForce);
         }
+        let (id, fence) = (id.clone(), place.fence);
+        self.remove(&id);
+        self.effects.push(Effect::Cleaned { id, fence });
+        true
     }
 
-    /// The grant under which something of an id is there.
-    pub(super) fn fence_of(&self, id: &BookingId) -> Option<Fence> {
-        self.places.get(id).map(|place| place.fence)
-    }
-
-    /// All processes die with the machine, and nobody knows how; what had not begun has not.
+    /// All processes die with the machine, and nobody knows how. Those that had not begun never
+    /// were.
     pub(super) fn reboot(&mut self, now_ms: u64) {
         self.places.retain(|_, place| place.begins_ms <= now_ms);
         for place in self.places.values_mut() {
@@ -154,17 +215,23 @@ impl Host {
         }
     }
 
-    /// Whoever watched a process is killed, and the process with it.
+    /// The shim of a process is killed, and the process with it.
     pub(super) fn lose(&mut self, id: &BookingId, now_ms: u64) {
         if let Some(place) = self.places.get_mut(id) {
             place.lose(now_ms);
         }
     }
 
-    /// Somebody at the machine sees to it that every process hears.
+    /// From now on every process obeys a stop.
     pub(super) fn heal(&mut self) {
         for place in self.places.values_mut() {
             place.deaf = 0;
+        }
+    }
+
+    fn remove(&mut self, id: &BookingId) {
+        if let Some(place) = self.places.remove(id) {
+            self.past.insert((id.clone(), place.fence), place.exit);
         }
     }
 }
@@ -210,7 +277,7 @@ impl Place {
         }
     }
 
-    /// One that never begins.
+    /// A place of an execution that never begins.
     fn never(fence: Fence, now_ms: u64) -> Self {
         let reason = "stopped before it started".to_owned();
         Self {

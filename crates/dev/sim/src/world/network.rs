@@ -68,7 +68,7 @@ impl World<'_> {
         self.send_to(replica, sent);
     }
 
-    /// Sends what a runner found.
+    /// Sends a command of the server itself.
     pub(super) fn send_result(&mut self, replica: usize, commands: Vec<Command>) {
         let Ok(by) = Label::new(SELF) else { return };
         let sent = Sent {

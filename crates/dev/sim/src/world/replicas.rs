@@ -5,6 +5,7 @@ use bursar_engine::snapshot;
 use super::action::Action;
 use super::checker::Checker;
 use super::replica::{Committed, Process, StartError};
+use super::runner::RunnerTask;
 use super::{ABSENCE, COMPARE_ONCE_IN, World};
 use crate::violation::{Violation, broken, demand};
 
@@ -14,10 +15,8 @@ impl World<'_> {
             return false;
         };
         if self.now_ms < one.busy_until_ms {
-            match action {
-                Action::Build(..) => one.build_at_ms = Some(one.busy_until_ms),
-                Action::Attend(..) => one.runner.look_later(one.busy_until_ms),
-                _ => {}
+            if matches!(action, Action::Build(..)) {
+                one.build_at_ms = Some(one.busy_until_ms);
             }
             self.schedule.plan(one.busy_until_ms, action.clone());
             self.trace.note("still away");
@@ -40,18 +39,27 @@ impl World<'_> {
             | Action::Commit(replica, incarnation)
             | Action::Publish(replica, incarnation)
             | Action::Resolve(replica, incarnation)
-            | Action::Attend(replica, incarnation)
             | Action::Report(replica, incarnation) => (*replica, *incarnation),
             _ => return false,
         };
         self.replicas.get(replica).is_none_or(|one| {
-            let has_turn = match action {
-                Action::Build(..) => one.build_at_ms == Some(at_ms),
-                Action::Attend(..) => one.runner.looks_at(at_ms),
-                _ => true,
-            };
+            let has_turn = !matches!(action, Action::Build(..)) || one.build_at_ms == Some(at_ms);
             one.process.is_none() || one.incarnation != incarnation || !has_turn
         })
+    }
+
+    /// Plans the engine's turn on every replica where a runner has submitted something.
+    pub(super) fn plan_results(&mut self) {
+        for replica in 0..self.replicas.len() {
+            let Some(one) = self.replicas.get(replica) else {
+                continue;
+            };
+            let has_more = one.process.as_ref().is_some_and(Process::has_more);
+            if has_more && one.build_at_ms.is_none() {
+                let delay = self.rng.below(3);
+                self.plan_build(replica, self.now_ms + delay);
+            }
+        }
     }
 
     pub(super) fn plan_build(&mut self, replica: usize, at_ms: u64) {
@@ -207,8 +215,6 @@ impl World<'_> {
         {
             process.stages.housekeep();
         }
-        let delay = self.rng.below(30);
-        self.plan_attend(replica, self.now_ms + delay);
         self.plan_build(replica, self.now_ms);
         Ok(())
     }
@@ -289,12 +295,8 @@ impl World<'_> {
         }
         let from_snapshot = one.snapshot.clone().filter(|_| self.rng.once_in(2));
         self.epoch += 1;
-        let begun = Process::start(
-            &self.store,
-            &one.machine,
-            from_snapshot.as_deref(),
-            self.epoch,
-        );
+        let snapshot = from_snapshot.as_deref();
+        let begun = Process::start(&self.store, &one.machine, snapshot, self.epoch);
         self.checker.begins_anew();
         let (records, before) = (self.checker.head(), self.checker.time());
         self.checker.follow(&[], self.now_ms, self.tally)?;
@@ -318,15 +320,19 @@ impl World<'_> {
             };
             self.tally.add(word, 1);
         }
+        // A new process takes the machine over before it does anything.
+        self.host.lock().obey(self.epoch);
+        self.count_adopted(&started.state);
+        let (ledger, runtime) = (&started.process.ledger, self.runtime.handle());
+        let runner = RunnerTask::spawn(ledger, &self.host, self.epoch, runtime);
         if let Some(one) = self.replicas.get_mut(replica) {
             one.incarnation += 1;
             one.build_at_ms = None;
             one.away_from = None;
             one.busy_until_ms = 0;
             one.process = Some(started.process);
-            one.runner = super::Runner::default();
+            one.runner = Some(runner);
         }
-        self.plan_attend(replica, self.now_ms);
         self.plan_report(replica);
         self.plan_build(replica, self.now_ms);
         Ok(())

@@ -81,7 +81,7 @@ impl World<'_> {
             return;
         };
         self.trace.note(&format!("replica {replica} crashes"));
-        one.process = None;
+        (one.process, one.runner) = (None, None);
         self.tally.add("crashes", 1);
         if self.rng.once_in(6) {
             let back_ms = i64::try_from(self.rng.between(1_000, HOUR_MS)).unwrap_or(0);
@@ -153,7 +153,7 @@ impl World<'_> {
         };
         one.leave(Millis::ZERO);
         one.machine.sleep(length_ms);
-        one.busy_until_ms = self.now_ms + length_ms;
+        one.hold_until(now_ms + length_ms);
         self.skip(length_ms);
         self.trace
             .note(&format!("machine {replica} sleeps for {length_ms} ms"));
@@ -169,7 +169,7 @@ impl World<'_> {
             return;
         };
         one.leave(ABSENCE);
-        one.busy_until_ms = self.now_ms + length_ms;
+        one.hold_until(now_ms + length_ms);
         self.skip(length_ms);
         self.trace.note(&format!(
             "process {replica} stands still for {length_ms} ms"
@@ -179,9 +179,9 @@ impl World<'_> {
     }
 
     /// Nobody else does anything for most of a long absence, or there would be nothing but repeats:
-    /// what is planned meanwhile happens late.
+    /// actions that are planned meanwhile happen late.
     fn skip(&mut self, length_ms: u64) {
-        self.now_ms += length_ms.saturating_sub(15_000);
+        self.skip_ms += length_ms.saturating_sub(15_000);
     }
 
     fn fill_disk(&mut self) {
@@ -219,16 +219,14 @@ impl World<'_> {
         self.plan_start(other, self.now_ms);
     }
 
-    /// Whoever watches a process is killed: nobody will know how it ended.
+    /// The shim of a process is killed: nobody will know how the process ended.
     fn lose_shim(&mut self) {
-        let running = self.host.running(self.now_ms);
+        let running = self.host.lock().running(self.now_ms);
         if let Some(id) = self.rng.pick(&running) {
             self.trace.note(&format!("the shim of {id} is killed"));
             self.tally.add("shims killed", 1);
-            self.host.lose(id, self.now_ms);
-        }
-        for replica in 0..self.replicas.len() {
-            self.plan_attend(replica, self.now_ms);
+            self.host.lock().lose(id, self.now_ms);
+            self.host.wake();
         }
     }
 
@@ -236,7 +234,8 @@ impl World<'_> {
     fn reboot(&mut self) {
         self.trace.note("the machine reboots");
         self.tally.add("machine rebooted", 1);
-        self.host.reboot(self.now_ms);
+        self.host.lock().reboot(self.now_ms);
+        self.host.wake();
         for replica in 0..self.replicas.len() {
             let process = self.replicas.get(replica);
             if process.is_some_and(|one| one.process.is_some()) {
@@ -253,6 +252,14 @@ impl World<'_> {
 }
 
 impl super::Replica {
+    /// The process and its runner do nothing until then.
+    fn hold_until(&mut self, at_ms: u64) {
+        self.busy_until_ms = at_ms;
+        if let Some(runner) = &self.runner {
+            runner.hold_until(at_ms);
+        }
+    }
+
     /// From now on the ledger is away, until its engine's next turn.
     pub(super) fn leave(&mut self, slack: Millis) {
         if let Some(process) = &self.process

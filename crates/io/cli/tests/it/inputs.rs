@@ -125,7 +125,12 @@ fn a_refused_start_leaves_no_files_behind() {
     let twice = "[[cgroup]]\nname = \"a\"\npath = \"/a\"\nmax = 1\n".repeat(2);
     for (settings, flags, code, expected) in [
         ("", vec!["--listen", &taken], 3, "could not listen on"),
-        ("", vec!["--listen", "0.0.0.0:0"], 3, "needs a token, and none exists"),
+        (
+            "",
+            vec!["--listen", "0.0.0.0:0"],
+            3,
+            "needs a token, and none exists",
+        ),
         ("[server]\nport = 1\n", vec![], 2, "is not a key"),
         (&twice, vec![], 2, "cgroup `a` is declared twice"),
     ] {

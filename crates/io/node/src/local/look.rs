@@ -7,7 +7,7 @@ use bursar_units::BookingId;
 use bursar_units::causes::chain;
 use tokio::time::{Instant, sleep};
 
-use super::{KILL_TIME, LOOK_PAUSE, Local, SHORT_PAUSE, failed};
+use super::{KILL_TIME, LOOK_PAUSE, SHORT_PAUSE, Shared, failed};
 use crate::cgroup::Group;
 use crate::executor::{Error, Life};
 use crate::log;
@@ -34,7 +34,7 @@ pub(super) struct Remains {
     pub(super) lock: Option<Lock>,
 }
 
-impl Local {
+impl Shared {
     pub(super) fn inspect(&self, id: &BookingId) -> Result<State, Error> {
         let path = self.directory(id).path().to_owned();
         self.try_inspect(id).map_err(failed("read", &path))

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::look::State;
 use super::shims::wait;
-use super::{KILL_TIME, Local, SHORT_PAUSE, failed};
+use super::{KILL_TIME, SHORT_PAUSE, Shared, failed};
 use crate::cgroup::{self, Limits, Plan, Setting};
 use crate::executor::{Begun, Error, Job};
 use crate::log;
@@ -27,7 +27,7 @@ const LAUNCHES_MAX: u32 = 10;
 
 const RUNS_ALREADY: &str = "a process of this id runs already, in a cgroup of this ledger";
 
-impl Local {
+impl Shared {
     /// Cancelling this leaves a shim that continues by itself; the next start finds it.
     pub(super) async fn begin(&self, id: &BookingId, job: &Job) -> Begun {
         let plan = self.plan(id, job);

@@ -11,13 +11,13 @@ use rustix::process::Signal;
 use tokio::time::Instant;
 
 use super::look::{State, alive};
-use super::{KILL_TIME, Local, SHORT_PAUSE, failed};
+use super::{KILL_TIME, SHORT_PAUSE, Shared, failed};
 use crate::executor::Error;
 use crate::log;
 use crate::place::Lock;
 use crate::shim::{Ending, STOPPED};
 
-impl Local {
+impl Shared {
     /// Cancelling this leaves the stop request, but nobody sends SIGKILL after the grace period.
     pub(super) async fn end(&self, id: &BookingId, grace: Duration) -> Result<(), Error> {
         let directory = self.directory(id);

@@ -3,6 +3,7 @@
 //! Because of the salt nobody can test a guess at a work against the hash in the ledger. A new work
 //! is synced to disk before it is accepted; the same work is stored once.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -65,7 +66,7 @@ impl Works {
         Ok(digest)
     }
 
-    pub(super) fn forget(&self, is_needed: &dyn Fn(&Hash) -> bool) -> Result<(), Error> {
+    pub(super) fn forget(&self, needed: &BTreeSet<Hash>) -> Result<(), Error> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let fail = |source| failed("list", &self.directory)(source);
         let now = SystemTime::now();
@@ -76,7 +77,7 @@ impl Works {
             // A name that is not a hash is a temporary file of an interrupted write.
             let name = entry.file_name();
             let digest = name.to_string_lossy().parse();
-            let is_needed = digest.is_ok_and(|digest| is_needed(&digest));
+            let is_needed = digest.is_ok_and(|digest| needed.contains(&digest));
             if UNNEEDED_TIME_MIN <= age && !is_needed {
                 let path = entry.path();
                 fs::remove_file(&path).map_err(failed("remove", &path))?;

@@ -1,6 +1,7 @@
 //! The executor without processes, under virtual time.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bursar_booking::execution::{Exit, Isolation};
@@ -103,17 +104,17 @@ async fn cleaning_and_forgetting_leave_nothing() {
     let null = Null::default();
     let job = job(&null, "sleep", &["10"]);
     null.start(&id("a"), &job).await;
-    assert_eq!(null.list().unwrap(), [id("a")]);
+    assert_eq!(null.list().await.unwrap(), [id("a")]);
     assert!(null.output(&id("a"), Stream::Stdout, 0).unwrap().is_none());
-    null.clean(&id("a"), Left::Nothing).unwrap();
-    assert_eq!(null.list().unwrap(), []);
+    null.clean(&id("a"), Left::Nothing).await.unwrap();
+    assert_eq!(null.list().await.unwrap(), []);
     // Whoever has just kept something may be about to need it.
-    null.forget(&|_| false).unwrap();
+    null.forget(BTreeSet::new()).await.unwrap();
     let is_running = |begun| matches!(begun, Begun::Running(_));
     assert!(is_running(null.start(&id("b"), &job).await));
     tokio::time::advance(Duration::from_mins(11)).await;
-    null.forget(&|_| true).unwrap();
+    null.forget(BTreeSet::from([job.work])).await.unwrap();
     assert!(is_running(null.start(&id("c"), &job).await));
-    null.forget(&|_| false).unwrap();
+    null.forget(BTreeSet::new()).await.unwrap();
     assert!(!is_running(null.start(&id("d"), &job).await));
 }

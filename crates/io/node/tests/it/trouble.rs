@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use bursar_booking::execution::Exit;
-use bursar_node::executor::{Executor, Left, Stream};
+use bursar_node::executor::{Left, Stream};
 use tempfile::TempDir;
 
 use crate::host::{Host, id};

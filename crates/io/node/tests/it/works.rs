@@ -1,5 +1,6 @@
 //! Works: stored once, readable by their owner only, and forgotten.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -51,7 +52,8 @@ async fn old_works_that_nobody_needs_are_forgotten() {
     }
     // Keeping a stored work again renews its age.
     host.local().keep(&shell("again")).unwrap();
-    host.local().forget(&|digest| *digest == needed).unwrap();
+    let forgotten = host.local().forget(BTreeSet::from([needed])).await;
+    forgotten.unwrap();
     let is_kept = [young, old, needed, again].map(|digest| file(&host, &digest).exists());
     assert_eq!(is_kept, [true, false, true, true]);
 }

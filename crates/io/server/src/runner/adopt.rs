@@ -1,9 +1,9 @@
-//! What runs and the ledger does not know, because a restore has lost the records about it (X5).
+//! Adoption of a program that runs and that the ledger does not know, because a restore has lost the
+//! records about it (X5).
 //!
-//! A program carries the command by which it would be adopted: what was asked for it and under
-//! which fence, as the ledger writes it. Programs that an earlier version started, or whose
-//! directory is missing, carry none, and count as one slot of class and tenant [`UNKNOWN`] for as
-//! long as any execution may run.
+//! A program carries the command that adopts it, with its request and fence, as the ledger writes
+//! it. A program that an earlier version started, or whose directory is missing, carries none. It
+//! counts as one slot of class and tenant [`UNKNOWN`] for as long as any execution may run.
 
 use bursar_engine::Answer;
 use bursar_engine::booking::execution::{
@@ -17,10 +17,10 @@ use bursar_units::{BookingId, Label, Millis};
 use super::outbox::Outbox;
 use crate::log;
 
-/// The class and tenant of what says nothing of itself.
+/// Class and tenant of a program without a note.
 const UNKNOWN: &str = "unknown";
 
-/// What a program carries.
+/// The note that a program carries.
 pub(super) fn note(request: &Request, order: &Order, fence: Fence) -> String {
     let adopt = Command::Adopt(Adoption {
         booking: Request {
@@ -28,14 +28,14 @@ pub(super) fn note(request: &Request, order: &Order, fence: Fence) -> String {
             ..request.clone()
         },
         order: Some(order.clone()),
-        // Whoever finds it sees how it is kept apart.
+        // The adopting runner sees the isolation.
         isolation: Isolation::None,
     });
     // A request that is on record can be written.
     command_text(&adopt.into()).unwrap_or_default()
 }
 
-/// Adopts what was found under an id; `None` when the runner ends.
+/// Adopts the program of an id; `None` when the runner ends.
 pub(super) async fn adopt(
     outbox: &Outbox,
     id: &BookingId,
@@ -51,7 +51,7 @@ pub(super) async fn adopt(
     Some(())
 }
 
-/// The command that adopts what was found under an id.
+/// The command that adopts the program of an id.
 fn command(id: &BookingId, note: &str, isolation: Isolation) -> Option<Command> {
     let noted = match read_command_text(note) {
         Ok(bursar_engine::Command::Booking(Command::Adopt(noted))) => Some(noted),

@@ -17,26 +17,26 @@ use super::reconcile::life;
 use super::{Ordering, Shared, adopt};
 use crate::log;
 
-/// How often an adopted execution is looked at that has no shim.
+/// Pause between two looks at an adopted execution without a shim.
 const UNWATCHED_PAUSE: Duration = Duration::from_secs(1);
-/// How often one is looked at that could not be seen.
+/// Pause after a look that failed.
 const UNSEEN_PAUSE: Duration = Duration::from_secs(5);
-/// How long after a stop that worked its result may take to be known.
+/// The longest time from a stop that worked until its result is known.
 const RESULT_WITHIN: Duration = Duration::from_secs(10);
 /// The pause after the first stop that failed; it doubles up to [`STOP_PAUSE_MAX`].
 const STOP_PAUSE: Duration = Duration::from_secs(1);
-/// How often a stuck execution is stopped again.
+/// Pause between two stops of a stuck execution.
 const STOP_PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Does what is wanted for an execution until nothing is.
+/// Carries out everything that the ledger wants for an execution, until it wants nothing.
 pub(super) async fn attend(shared: &Shared, outbox: &Outbox, id: &BookingId, changed: &Notify) {
     while let Some(wanted) = shared.wanted(id) {
-        let told = match wanted {
+        let acted = match wanted {
             Wanted::Start => start(shared, outbox, id, changed).await,
             Wanted::Watch => watch(shared, outbox, id, changed).await,
             Wanted::Stop { failed } => stop(shared, outbox, id, failed).await,
         };
-        if told.is_none() {
+        if acted.is_none() {
             return;
         }
     }
@@ -45,12 +45,12 @@ pub(super) async fn attend(shared: &Shared, outbox: &Outbox, id: &BookingId, cha
     }
 }
 
-/// What an act came to: the state has moved, or may have. `None` ends the task with the runner.
-type Told = Option<()>;
+/// `Some` after an act: the state may have changed. `None` ends the task with the runner.
+type Acted = Option<()>;
 
-async fn start(shared: &Shared, outbox: &Outbox, id: &BookingId, changed: &Notify) -> Told {
+async fn start(shared: &Shared, outbox: &Outbox, id: &BookingId, changed: &Notify) -> Acted {
     let Some(job) = job(shared, id) else {
-        // It ended between the two looks at it.
+        // It ended between the two reads of the state.
         return Some(());
     };
     let begun = {
@@ -65,6 +65,7 @@ async fn start(shared: &Shared, outbox: &Outbox, id: &BookingId, changed: &Notif
             }
         };
         tokio::select! {
+            biased;
             begun = start => begun,
             // Cancelled or overdue: what was begun is stopped, and nothing is begun any more.
             () = no_longer(shared, id, Wanted::Start, changed) => return Some(()),
@@ -77,7 +78,7 @@ async fn start(shared: &Shared, outbox: &Outbox, id: &BookingId, changed: &Notif
     }
 }
 
-async fn watch(shared: &Shared, outbox: &Outbox, id: &BookingId, changed: &Notify) -> Told {
+async fn watch(shared: &Shared, outbox: &Outbox, id: &BookingId, changed: &Notify) -> Acted {
     let exit = async {
         if is_adopted(shared, id) {
             while unwatched(shared, id).await.is_some() {
@@ -87,20 +88,21 @@ async fn watch(shared: &Shared, outbox: &Outbox, id: &BookingId, changed: &Notif
         shared.executor.exit(id).await
     };
     tokio::select! {
+        biased;
         exit = exit => report_exit(outbox, id, exit).await,
         () = no_longer(shared, id, Wanted::Watch, changed) => Some(()),
     }
 }
 
-/// What runs of an execution without a shim, in a ledger that was ever restored: the executor would
-/// kill it as lost, but it may be a program of the lost records (X5).
+/// The process of an execution without a shim, in a ledger that was restored: the executor would
+/// kill it as lost, but its start may be in the lost records (X5).
 async fn unwatched(shared: &Shared, id: &BookingId) -> Option<(String, Isolation)> {
     if shared.ledger.view().read().spine.generation == 0 {
         return None;
     }
     let mut seen = life(shared, id).await;
     while seen.is_none() {
-        // It may run: nothing is done until that is known.
+        // It may run: nothing is done until this is known.
         sleep(UNSEEN_PAUSE).await;
         seen = life(shared, id).await;
     }
@@ -125,7 +127,7 @@ fn is_adopted(shared: &Shared, id: &BookingId) -> bool {
 }
 
 /// One attempt; the next follows after a pause, unless the process is gone meanwhile.
-async fn stop(shared: &Shared, outbox: &Outbox, id: &BookingId, failed: u32) -> Told {
+async fn stop(shared: &Shared, outbox: &Outbox, id: &BookingId, failed: u32) -> Acted {
     let within = match shared.executor.stop(id, grace(shared, id)).await {
         Ok(()) => RESULT_WITHIN,
         Err(error) => {
@@ -151,20 +153,20 @@ async fn stop(shared: &Shared, outbox: &Outbox, id: &BookingId, failed: u32) -> 
     }
 }
 
-async fn report_started(outbox: &Outbox, id: &BookingId, isolation: Isolation) -> Told {
+async fn report_started(outbox: &Outbox, id: &BookingId, isolation: Isolation) -> Acted {
     let id = id.clone();
-    // A refusal says that it is over; the next look finds out.
+    // A refusal means that it is over; the next read of the state shows it.
     let _refused = outbox.send(Command::Started { id, isolation }).await?;
     Some(())
 }
 
-async fn report_exit(outbox: &Outbox, id: &BookingId, exit: Exit) -> Told {
+async fn report_exit(outbox: &Outbox, id: &BookingId, exit: Exit) -> Acted {
     let id = id.clone();
     let _refused = outbox.send(Command::Exited { id, exit }).await?;
     Some(())
 }
 
-/// Resolves when something else is wanted than this.
+/// Resolves when the ledger wants something else.
 async fn no_longer(shared: &Shared, id: &BookingId, wanted: Wanted, changed: &Notify) {
     while shared.wanted(id) == Some(wanted) {
         changed.notified().await;
@@ -195,13 +197,13 @@ fn grace(shared: &Shared, id: &BookingId) -> Duration {
     Duration::from_millis(grace.unwrap_or(GRACE_DEFAULT).ms())
 }
 
-/// Whether it ended without anybody having seen its process go: only an operator can do that.
+/// Whether it ended while its process may live: only an operator can do that.
 fn is_left_alive(shared: &Shared, id: &BookingId) -> bool {
     let state = shared.ledger.view().read();
     matches!(state.bookings.standing(id), Some(Standing::Ended(ended)) if ended.end() == End::Forced)
 }
 
-/// Ends what is left at once; what does not work now the reconciler tries again.
+/// Ends the rest of an execution at once. After a failure the reconciler tries again.
 async fn clean(shared: &Shared, id: &BookingId) {
     if let Err(error) = shared.executor.stop(id, grace(shared, id)).await {
         shared.trouble();

@@ -1,4 +1,5 @@
-//! What was found, on its way to the ledger: gathered, sent, and sent again until it is taken.
+//! Results of executions on their way to the ledger: gathered, sent, and sent again until they are
+//! accepted.
 //!
 //! A result may be sent twice: the engine counts it once. It must not be lost, or a slot would be.
 
@@ -10,77 +11,76 @@ use bursar_ledger::intake::Outcome;
 use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::writer::SELF;
 use bursar_units::Label;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 
 use crate::log;
 
-/// How many results travel together.
+/// The most results in one batch.
 const BATCH_MAX: usize = 256;
-/// How many batches may be on their way: together they stay within what one principal may have
-/// waiting (L4).
+/// The most batches on their way: together they stay within the bound of one principal (L4).
 const BATCHES_MAX: usize = 3;
-/// How many results may wait to travel; a task that has one more waits itself.
+/// The most results that may wait; a task that has one more waits itself.
 const WAITING_MAX: usize = 4_096;
-/// How long the first pause is before a batch is sent again; it doubles up to [`PAUSE_MAX`].
+/// The first pause before a batch is sent again; it doubles up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// A result and whom to tell what it came to.
-type Letter = (
+/// A result, and the receiver of the decision on it.
+type Report = (
     bursar_engine::Command,
     oneshot::Sender<Result<Answer, Refusal>>,
 );
 
-/// Where results are put.
+/// The queue of results.
 #[derive(Clone)]
-pub(super) struct Outbox(mpsc::Sender<Letter>);
+pub(super) struct Outbox(mpsc::Sender<Report>);
 
-/// Whoever carries them.
+/// The task that sends them.
 pub(super) struct Delivery {
     ledger: Ledger,
-    letters: mpsc::Receiver<Letter>,
+    reports: mpsc::Receiver<Report>,
 }
 
 impl Outbox {
     pub(super) fn new(ledger: Ledger) -> (Self, Delivery) {
-        let (send, letters) = mpsc::channel(WAITING_MAX);
-        (Self(send), Delivery { ledger, letters })
+        let (send, reports) = mpsc::channel(WAITING_MAX);
+        (Self(send), Delivery { ledger, reports })
     }
 
     /// Resolves when the result is durable or refused; `None` when the runner ends.
     pub(super) async fn send(&self, command: Command) -> Option<Result<Answer, Refusal>> {
-        let (tell, told) = oneshot::channel();
-        self.0.send((command.into(), tell)).await.ok()?;
-        told.await.ok()
+        let (decide, decided) = oneshot::channel();
+        self.0.send((command.into(), decide)).await.ok()?;
+        decided.await.ok()
     }
 }
 
 impl Delivery {
+    /// Runs until it is dropped, and its deliveries with it.
     pub(super) async fn run(mut self) {
-        let on_their_way = std::sync::Arc::new(Semaphore::new(BATCHES_MAX));
+        let mut deliveries = JoinSet::new();
         loop {
-            let Ok(permit) = std::sync::Arc::clone(&on_their_way).acquire_owned().await else {
-                return;
-            };
-            let mut letters = Vec::new();
-            if self.letters.recv_many(&mut letters, BATCH_MAX).await == 0 {
+            let mut reports = Vec::new();
+            if self.reports.recv_many(&mut reports, BATCH_MAX).await == 0 {
                 return;
             }
             let ledger = self.ledger.clone();
-            tokio::spawn(async move {
-                deliver(&ledger, letters).await;
-                drop(permit);
-            });
+            deliveries.spawn(async move { deliver(&ledger, reports).await });
+            while deliveries.try_join_next().is_some() {}
+            if deliveries.len() == BATCHES_MAX {
+                deliveries.join_next().await;
+            }
         }
     }
 }
 
-async fn deliver(ledger: &Ledger, letters: Vec<Letter>) {
-    let (commands, tells): (Vec<_>, Vec<_>) = letters.into_iter().unzip();
+async fn deliver(ledger: &Ledger, reports: Vec<Report>) {
+    let (commands, receivers): (Vec<_>, Vec<_>) = reports.into_iter().unzip();
     let mut pause = PAUSE;
     let outcomes = loop {
-        // Whoever found it has gone with the runner; the next runner will find it again.
-        if tells.iter().all(oneshot::Sender::is_closed) {
+        // The tasks have ended with their runner; the next runner finds the results again.
+        if receivers.iter().all(oneshot::Sender::is_closed) {
             return;
         }
         #[expect(clippy::expect_used, reason = "a constant that is a label")]
@@ -94,8 +94,8 @@ async fn deliver(ledger: &Ledger, letters: Vec<Letter>) {
             }
         }
     };
-    for (tell, Outcome { result, .. }) in tells.into_iter().zip(outcomes) {
-        // A task that went away needs no word.
-        let _gone = tell.send(result);
+    for (receiver, Outcome { result, .. }) in receivers.into_iter().zip(outcomes) {
+        // A task that went away needs no answer.
+        let _gone = receiver.send(result);
     }
 }

@@ -1,11 +1,11 @@
-//! What is there against what should be (X5).
+//! Compares the executions on the machine with those that the ledger knows (X5).
 //!
-//! It looks at executions only and touches only what carries our ledger's id. Something is
-//! stopped only if the ledger knows its id as ended, or has not known it in two listings that are
-//! [`TWICE`] apart; a listing that failed is no listing. A ledger that was ever restored may have
-//! lost what it knew: there, what runs and was not started as far as the ledger knows is adopted
-//! instead, whether a shim watches it or not, and never killed. That a process is gone is never
-//! concluded here: the task of each execution asks the executor for that one.
+//! It touches only executions that carry our ledger's id. One is stopped only if the ledger knows
+//! its id as ended, or has not known it in two listings that are [`TWICE`] apart; a listing that
+//! failed does not count. A ledger that was restored may have lost records: there, a process that
+//! runs and that the ledger does not know as started is adopted, with or without a shim, and never
+//! killed. The end of a process is never concluded here: the task of each execution asks the
+//! executor for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,21 +21,20 @@ use super::outbox::Outbox;
 use super::{Ordering, Shared, adopt};
 use crate::log;
 
-/// How far apart two listings must be that both find something unknown, and how often one is made.
+/// Pause between two listings; an execution that is unknown for so long is cleaned.
 const TWICE: Duration = Duration::from_secs(30);
-/// Of how many ended executions the output is kept: the newest. Each has at most twice 10 MiB.
+/// Number of ended executions whose output is kept, the newest. Each has at most twice 10 MiB.
 const OUTPUTS_MAX: usize = 10_000;
 
-/// What earlier listings found.
+/// Results of earlier listings.
 #[derive(Default)]
 struct Seen {
-    /// What the ledger did not know, and since when.
+    /// Executions that the ledger does not know, each with the time of the first listing.
     unknown: BTreeMap<BookingId, Instant>,
-    /// What has ended and was cleaned up.
+    /// Executions that have ended and were cleaned.
     cleaned: BTreeSet<BookingId>,
 }
 
-/// Looks again and again.
 pub(super) async fn for_ever(shared: Arc<Shared>, outbox: Outbox) {
     let mut seen = Seen::default();
     let mut ticks = interval(TWICE);
@@ -47,16 +46,14 @@ pub(super) async fn for_ever(shared: Arc<Shared>, outbox: Outbox) {
     }
 }
 
-async fn look(shared: &Arc<Shared>, outbox: &Outbox, seen: &mut Seen) {
-    let executor = Arc::clone(&shared.executor);
-    let listed = match tokio::task::spawn_blocking(move || executor.list()).await {
-        Ok(Ok(listed)) => listed,
-        Ok(Err(error)) => {
+async fn look(shared: &Shared, outbox: &Outbox, seen: &mut Seen) {
+    let listed = match shared.executor.list().await {
+        Ok(listed) => listed,
+        Err(error) => {
             shared.trouble();
             tracing::warn!(error = chain(&error), "{}", log::EXECUTION_NOT_LISTED);
             return;
         }
-        Err(_) => return shared.trouble(),
     };
     let mut listed: BTreeSet<BookingId> = listed.into_iter().collect();
     for id in strays(shared, &listed) {
@@ -73,8 +70,8 @@ async fn look(shared: &Arc<Shared>, outbox: &Outbox, seen: &mut Seen) {
     }
 }
 
-/// What a restored ledger may have lost: it is there, and its slot is not held (X5). One that has
-/// ended without a start may be here too: its process, if it has any, is one of the lost records.
+/// Executions that hold no slot and that a restored ledger may have lost (X5). One that has ended
+/// without a start is among them: the start may be in the lost records.
 fn strays(shared: &Shared, listed: &BTreeSet<BookingId>) -> Vec<BookingId> {
     let state = shared.ledger.view().read();
     if state.spine.generation == 0 {
@@ -96,7 +93,7 @@ fn strays(shared: &Shared, listed: &BTreeSet<BookingId>) -> Vec<BookingId> {
     listed.iter().filter(is_stray).cloned().collect()
 }
 
-/// Whether nothing lives of a stray; what runs is adopted.
+/// Whether no process of a stray lives; one that runs is adopted.
 async fn is_dead(shared: &Shared, outbox: &Outbox, id: &BookingId) -> bool {
     match life(shared, id).await {
         None => false,
@@ -110,24 +107,19 @@ async fn is_dead(shared: &Shared, outbox: &Outbox, id: &BookingId) -> bool {
     }
 }
 
-/// What lives of an execution, if that can be seen.
+/// The processes of an execution, if they can be seen.
 pub(super) async fn life(shared: &Shared, id: &BookingId) -> Option<Life> {
-    let (executor, looked_at) = (Arc::clone(&shared.executor), id.clone());
-    match tokio::task::spawn_blocking(move || executor.life(&looked_at)).await {
-        Ok(Ok(life)) => Some(life),
-        Ok(Err(error)) => {
+    match shared.executor.life(id).await {
+        Ok(life) => Some(life),
+        Err(error) => {
             shared.trouble();
             tracing::warn!(%id, error = chain(&error), "{}", log::EXECUTION_NOT_SEEN);
-            None
-        }
-        Err(_) => {
-            shared.trouble();
             None
         }
     }
 }
 
-/// What must go, with what may stay of it.
+/// Executions to clean, each with what may stay.
 fn condemned(
     shared: &Shared,
     seen: &mut Seen,
@@ -160,28 +152,23 @@ fn condemned(
     condemned
 }
 
-/// Ends and removes what is left; whether that worked.
+/// Ends and removes the rest of an execution; returns whether that worked.
 pub(super) async fn clean(shared: &Shared, id: &BookingId, left: Left) -> bool {
-    let (executor, cleaned) = (Arc::clone(&shared.executor), id.clone());
-    match tokio::task::spawn_blocking(move || executor.clean(&cleaned, left)).await {
-        Ok(Ok(())) => {
+    match shared.executor.clean(id, left).await {
+        Ok(()) => {
             shared.counts.cleaned.fetch_add(1, Ordering::Relaxed);
             true
         }
-        Ok(Err(error)) => {
+        Err(error) => {
             shared.trouble();
             tracing::warn!(%id, error = chain(&error), "{}", log::EXECUTION_NOT_CLEANED);
-            false
-        }
-        Err(_) => {
-            shared.trouble();
             false
         }
     }
 }
 
-/// What is to be run is needed until it has been started.
-async fn forget_works(shared: &Arc<Shared>) {
+/// Forgets the work of executions that were started or have ended.
+async fn forget_works(shared: &Shared) {
     let needed: BTreeSet<_> = {
         let state = shared.ledger.view().read();
         let has_begun = |id: &BookingId| match state.bookings.standing(id) {
@@ -195,18 +182,9 @@ async fn forget_works(shared: &Arc<Shared>) {
         live.filter_map(|id| Some(state.bookings.order(id)?.work))
             .collect()
     };
-    let executor = Arc::clone(&shared.executor);
-    let forget = move || executor.forget(&|work| needed.contains(work));
-    match tokio::task::spawn_blocking(forget).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => {
-            shared.trouble();
-            tracing::warn!(
-                error = chain(&error),
-                "{}",
-                log::EXECUTION_WORK_NOT_FORGOTTEN
-            );
-        }
-        Err(_) => shared.trouble(),
+    if let Err(error) = shared.executor.forget(needed).await {
+        shared.trouble();
+        let error = chain(&error);
+        tracing::warn!(error, "{}", log::EXECUTION_WORK_NOT_FORGOTTEN);
     }
 }

@@ -5,6 +5,7 @@ mod output;
 mod secrets;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::ready;
 use std::io::Cursor;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -44,8 +45,8 @@ impl Paper {
 }
 
 impl Executor for Paper {
-    fn life(&self, _: &BookingId) -> Result<Life, Error> {
-        Ok(Life::Nothing)
+    fn life<'a>(&'a self, _: &'a BookingId) -> Doing<'a, Result<Life, Error>> {
+        Box::pin(ready(Ok(Life::Nothing)))
     }
 
     /// The index at which the work is or would be stored.
@@ -84,16 +85,16 @@ impl Executor for Paper {
         Box::pin(std::future::pending())
     }
 
-    fn list(&self) -> Result<Vec<BookingId>, Error> {
-        Ok(Vec::new())
+    fn list(&self) -> Doing<'_, Result<Vec<BookingId>, Error>> {
+        Box::pin(ready(Ok(Vec::new())))
     }
 
-    fn clean(&self, _: &BookingId, _: Left) -> Result<(), Error> {
-        Ok(())
+    fn clean<'a>(&'a self, _: &'a BookingId, _: Left) -> Doing<'a, Result<(), Error>> {
+        Box::pin(ready(Ok(())))
     }
 
-    fn forget(&self, _: &dyn Fn(&Hash) -> bool) -> Result<(), Error> {
-        Ok(())
+    fn forget(&self, _: BTreeSet<Hash>) -> Doing<'_, Result<(), Error>> {
+        Box::pin(ready(Ok(())))
     }
 
     fn output(&self, id: &BookingId, stream: Stream, from: u64) -> Result<Option<Output>, Error> {

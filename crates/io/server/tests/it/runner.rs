@@ -1,6 +1,7 @@
 //! The runner over a ledger in memory, with an executor that does what the test says (X2, X5).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -119,7 +120,7 @@ impl Executor for Machine {
             state.processes.entry(id.clone()).or_insert(exit);
             Begun::Running(Isolation::Cgroup)
         });
-        Box::pin(std::future::ready(begun))
+        Box::pin(ready(begun))
     }
 
     fn exit<'a>(&'a self, id: &'a BookingId) -> Doing<'a, Exit> {
@@ -137,11 +138,11 @@ impl Executor for Machine {
             process.get_or_insert(Exit::Signal(15));
             Ok(())
         });
-        Box::pin(std::future::ready(stopped))
+        Box::pin(ready(stopped))
     }
 
-    fn list(&self) -> Result<Vec<BookingId>, Error> {
-        self.state(|state| {
+    fn list(&self) -> Doing<'_, Result<Vec<BookingId>, Error>> {
+        Box::pin(ready(self.state(|state| {
             if state.listings_fail {
                 return Err(Error::Alive {
                     id: name("unreadable"),
@@ -149,21 +150,22 @@ impl Executor for Machine {
                 });
             }
             Ok(state.residue.iter().cloned().collect())
-        })
+        })))
     }
 
-    fn life(&self, id: &BookingId) -> Result<Life, Error> {
-        Ok(self.state(|state| match state.processes.get(id) {
+    fn life<'a>(&'a self, id: &'a BookingId) -> Doing<'a, Result<Life, Error>> {
+        let life = self.state(|state| match state.processes.get(id) {
             Some(None) => Life::Running {
                 note: state.notes.get(id).cloned().unwrap_or_default(),
                 isolation: Isolation::Cgroup,
                 has_shim: !state.unwatched.contains(id),
             },
             Some(Some(_)) | None => Life::Nothing,
-        }))
+        });
+        Box::pin(ready(Ok(life)))
     }
 
-    fn clean(&self, id: &BookingId, left: Left) -> Result<(), Error> {
+    fn clean<'a>(&'a self, id: &'a BookingId, left: Left) -> Doing<'a, Result<(), Error>> {
         self.state(|state| {
             state.kill(id);
             state.cleaned.push((id.clone(), left));
@@ -171,11 +173,11 @@ impl Executor for Machine {
                 state.residue.remove(id);
             }
         });
-        Ok(())
+        Box::pin(ready(Ok(())))
     }
 
-    fn forget(&self, _: &dyn Fn(&Hash) -> bool) -> Result<(), Error> {
-        Ok(())
+    fn forget(&self, _: BTreeSet<Hash>) -> Doing<'_, Result<(), Error>> {
+        Box::pin(ready(Ok(())))
     }
 
     fn output(&self, _: &BookingId, _: Stream, _: u64) -> Result<Option<Output>, Error> {

@@ -20,7 +20,7 @@ use bursar_ledger::key::{self, Signer};
 use bursar_ledger::lock::{self, Lock};
 use bursar_ledger::snapshots;
 use bursar_ledger::store::sqlite::FILE_NAME;
-use bursar_node::executor::{Executor as _, Left};
+use bursar_node::executor::Left;
 use bursar_server::Service;
 use bursar_units::ObjectName;
 use bursar_units::causes::chain;
