@@ -1,8 +1,7 @@
 //! Ended bookings, remembered for a day and at most a million of them (L6).
 //!
-//! Each costs about 80 bytes in a copy of the state beside its id, so what is rare sits in a
-//! box. Segments are shared between copies of the state: taking a snapshot of a million costs
-//! as much as of a thousand.
+//! An entry takes about 80 bytes beside its id: rare fields are boxed. Copies of the state share
+//! segments, so a snapshot of a million entries costs as much as one of a thousand.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use crate::room::Lane;
 
 const SEGMENT_LENGTH: usize = 1_024;
 
-/// A booking that has ended, as it is kept.
+/// A booking that has ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[expect(clippy::struct_field_names, reason = "its three times are named alike")]
 pub struct Ended {
@@ -37,7 +36,7 @@ pub struct Ended {
     ended_at: Instant,
 }
 
-/// What most bookings do not have.
+/// Fields that most bookings leave at their default.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Rare {
     cpu_milli: u64,
@@ -51,7 +50,6 @@ struct Rare {
     course: Option<Box<Course>>,
 }
 
-/// The terms of a booking inside the state, with interned names.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Terms {
     pub(crate) class: NameIndex,
@@ -63,7 +61,7 @@ pub(crate) struct Terms {
     pub(crate) extras: Option<Box<Extras>>,
 }
 
-/// What no limit counts: rare, hence boxed where it is kept.
+/// Rare terms that no limit counts.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Extras {
     pub(crate) execution_id: Option<BookingId>,
@@ -72,23 +70,21 @@ pub(crate) struct Extras {
     pub(crate) order: Option<Order>,
 }
 
-/// How a booking ended, in full.
 #[derive(Clone, Debug)]
 pub(crate) struct Ending {
     pub(crate) end: End,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) exit_code: Option<i32>,
     pub(crate) reason: Option<String>,
-    /// The way of an execution.
     pub(crate) course: Option<Box<Course>>,
     pub(crate) queued_at: Instant,
-    /// When it was granted and under which fence, if it was.
+    /// Time and fence of the grant, if there was one.
     pub(crate) granted: Option<(Instant, Fence)>,
     pub(crate) ended_at: Instant,
 }
 
 impl Terms {
-    /// For how long a grant lasts at first: its ttl, or the time an execution has to start.
+    /// Length of a grant before any renewal: the ttl, or the start timeout of an execution.
     pub(crate) fn first_length(&self) -> Millis {
         self.order().map_or(self.ttl, |order| order.start_timeout)
     }
@@ -146,52 +142,52 @@ impl Ended {
         }
     }
 
-    /// The client's name for it.
+    /// Id, chosen by the client.
     pub fn id(&self) -> &BookingId {
         &self.id
     }
 
-    /// How it ended.
+    /// Kind of end.
     pub fn end(&self) -> End {
         self.end
     }
 
-    /// What the holder said of its work.
+    /// Outcome that the holder reported.
     pub fn outcome(&self) -> Option<Outcome> {
         self.outcome
     }
 
-    /// The exit code of the work.
+    /// Exit code of the work.
     pub fn exit_code(&self) -> Option<i32> {
         self.rare.as_ref()?.exit_code
     }
 
-    /// The way of an execution; absent of a plain booking.
+    /// History of an execution; `None` for a plain booking.
     pub fn course(&self) -> Option<&Course> {
         self.rare.as_ref()?.course.as_deref()
     }
 
-    /// What was run under it, if it was an execution.
+    /// Order of an execution; `None` for a plain booking.
     pub fn order(&self) -> Option<&Order> {
         self.rare.as_ref()?.extras.as_ref()?.order.as_ref()
     }
 
-    /// Why an operator took it back, or why it could not be started.
+    /// Reason of a forced end or of a failed start.
     pub fn reason(&self) -> Option<&str> {
         self.rare.as_ref()?.reason.as_deref()
     }
 
-    /// When it was asked for.
+    /// Time of the request.
     pub fn queued_at(&self) -> Instant {
         self.queued_at
     }
 
-    /// When it was granted and under which fence, if it ever was; fences start at one.
+    /// Time and fence of the grant, if there was one; fences start at 1.
     pub fn granted(&self) -> Option<(Instant, Fence)> {
         (self.fence != 0).then_some((self.granted_at, Fence(self.fence)))
     }
 
-    /// When it ended.
+    /// Time of the end.
     pub fn ended_at(&self) -> Instant {
         self.ended_at
     }
@@ -224,11 +220,11 @@ impl Ended {
     }
 }
 
-/// The remembered ends, oldest first.
+/// Remembered ends, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Archive {
     segments: VecDeque<Arc<Vec<Ended>>>,
-    /// How many at the front of the first segment are already forgotten.
+    /// Number of forgotten entries at the front of the first segment.
     forgotten_in_first: usize,
     /// Position of the first entry of the first segment; positions wrap around at 2³².
     first_position: u32,
@@ -248,7 +244,6 @@ impl Archive {
         self.at(position)
     }
 
-    /// Oldest first; ask for `rev()` to see the newest first.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Ended> {
         let skip = self.forgotten_in_first;
         self.segments

@@ -30,44 +30,41 @@ pub struct Bookings {
     pub(crate) granted: BTreeMap<BookingId, Granted>,
     pub(crate) archive: Archive,
     pub(crate) deadlines: BTreeSet<Deadline>,
-    /// The end of the newest forgotten booking: an unknown id made before it is too old (L6).
+    /// End of the newest forgotten booking; an unknown id made before it is refused (L6).
     pub(crate) forgotten_at: Option<Instant>,
-    /// The last fence given out.
     pub(crate) fence: Fence,
-    /// No fence below this one is given out any more: the first of the present generation.
+    /// First fence of the current generation of the ledger; no lower one is given out.
     pub(crate) fences_from: Fence,
     /// V of S3.
     pub(crate) virtual_time: u128,
     pub(crate) sequence: u64,
     pub(crate) dues: u64,
-    /// The time at which the pump ran out of its record and goes on, whenever it does (L1, L9).
+    /// Time at which grants stopped because the record was full; they go on at this time (L1, L9).
     pub(crate) unsettled: Option<Instant>,
 }
 
-/// What is held and how many wait, under one value of one kind of limit.
+/// Amount held and number of waiting bookings, for one value of one kind of limit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counter {
     pub(crate) used: Total,
     pub(crate) waiting: u64,
 }
 
-/// What is known of a class.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Class {
     pub(crate) counter: Counter,
-    /// How long the last bookings were held, oldest first: what an estimate rests on (S8).
+    /// Times for which the last bookings were held, oldest first; estimates use them (S8).
     pub(crate) held_ms: VecDeque<u64>,
 }
 
-/// What is known of a tenant.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tenant {
     pub(crate) counter: Counter,
-    /// Where it stands in start-time fair queueing (S3).
+    /// Start tag in start-time fair queueing (S3).
     pub(crate) turn: u128,
 }
 
-/// A class and tenant of which something is held or waits.
+/// A class and tenant with at least one granted or queued booking.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pair {
     pub(crate) counter: Counter,
@@ -75,7 +72,6 @@ pub(crate) struct Pair {
     pub(crate) applied: Applied,
 }
 
-/// A booking that waits.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Queued {
     pub(crate) terms: Terms,
@@ -84,20 +80,20 @@ pub(crate) struct Queued {
     pub(crate) until: Instant,
 }
 
-/// A booking that holds.
+/// A granted booking.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Granted {
     pub(crate) terms: Terms,
-    /// The number that proves it.
+    /// Fence of the grant.
     pub fence: Fence,
-    /// When it was asked for.
+    /// Time of the request.
     pub queued_at: Instant,
-    /// When it was granted.
+    /// Time of the grant.
     pub granted_at: Instant,
-    /// When time itself ends it: a plain booking unless the holder shows life before, an
-    /// execution in its present stage. One that is being stopped has no such moment.
+    /// Deadline: of a plain booking until the next renewal, of an execution in its current
+    /// stage. An execution that is being stopped has none.
     pub until: Option<Instant>,
-    /// How often the ledger has recorded that the holder showed life.
+    /// Number of recorded renewals.
     pub renewals: u64,
     pub(crate) progress: Option<Box<Progress>>,
 }
@@ -112,7 +108,7 @@ impl Queued {
 }
 
 impl Granted {
-    /// Where an execution stands; `None` of a plain booking.
+    /// Progress of an execution; `None` for a plain booking.
     pub fn progress(&self) -> Option<&Progress> {
         self.progress.as_deref()
     }
@@ -127,64 +123,64 @@ impl Granted {
     }
 }
 
-/// A moment at which time itself changes something, in the order in which they are processed.
+/// Deadline of a booking. The order is the order of processing.
 #[derive(Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub struct Deadline {
-    /// When.
+    /// Time of the deadline.
     pub at: Instant,
-    /// What then happens; an expiry frees what a wait that ends at the same time may get.
+    /// Kind; at equal times an expiry comes first, since a wait that ends then may get its slots.
     pub kind: DeadlineKind,
-    /// To which booking.
+    /// Booking.
     pub id: BookingId,
 }
 
-/// What happens at a deadline.
+/// Kind of a deadline.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub enum DeadlineKind {
-    /// A grant ends unless it was renewed.
+    /// A grant ends unless the holder has renewed it.
     Expiry,
-    /// An execution has not started, or runs, for as long as it may.
+    /// An execution has reached its start timeout or its longest run time.
     Overdue,
     /// A wait is over.
     WaitOver,
 }
 
-/// What is held of a class, and what of it waits.
+/// Use of a class.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ClassUse {
     /// Slots held.
     pub slots_in_use: u64,
-    /// Bookings that wait.
+    /// Waiting bookings.
     pub waiting: u64,
-    /// Since when the one that waits longest does.
+    /// Time of the oldest waiting request.
     pub oldest: Option<Instant>,
 }
 
-/// What is known of a booking.
+/// State of a booking.
 #[derive(Clone, Debug)]
 pub enum Standing<'a> {
-    /// It waits.
+    /// The booking waits.
     Queued {
-        /// Since when.
+        /// Time of the request.
         since: Instant,
-        /// Until when it will.
+        /// End of the wait.
         until: Instant,
     },
-    /// It holds.
+    /// The booking holds its amount.
     Granted(&'a Granted),
-    /// It has ended and is remembered.
+    /// The booking has ended and is remembered.
     Ended(&'a Ended),
 }
 
 impl Bookings {
-    /// The state at the beginning: the shipped limit and nothing else.
+    /// Initial state, with the shipped limit `default`.
     pub fn new() -> Self {
         let mut bookings = Self::default();
         bookings.limits.set(&Limit::shipped());
         bookings
     }
 
-    /// Gives out no fence below `first` any more (S5): a new generation of the ledger begins.
+    /// Begins a new generation of the ledger: no fence below `first` is given out any more (S5).
     pub fn begin_fences(&mut self, first: Fence) {
         self.fences_from = self.fences_from.max(first);
     }

@@ -1,4 +1,4 @@
-//! What can be asked of this plane. This is also the form of commands in the journal (L7).
+//! Commands of bookings and executions, in the form that they have in the journal (L7).
 
 use bursar_units::{BookingId, Millis};
 use serde::{Deserialize, Serialize};
@@ -14,73 +14,73 @@ use crate::{Fence, Outcome, Request, Submission};
     deny_unknown_fields
 )]
 pub enum Command {
-    /// Ask for slots under an id.
+    /// Requests slots under an id.
     Reserve(Request),
-    /// Submit an execution (X1).
+    /// Submits an execution (X1).
     Submit(Submission),
-    /// Give slots back.
+    /// Releases a booking.
     Release {
-        /// Which booking.
+        /// Booking.
         id: BookingId,
-        /// Proof that it is still the caller's.
+        /// Fence of the grant.
         fence: Fence,
-        /// How the work went.
+        /// Outcome of the work.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         outcome: Option<Outcome>,
-        /// Its exit code.
+        /// Exit code of the work.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
     },
-    /// Show life. Never journaled by itself (S7).
+    /// Renews a grant. Not journaled by itself (S7).
     Renew {
-        /// Which booking.
+        /// Booking.
         id: BookingId,
-        /// Proof that it is still the caller's.
+        /// Fence of the grant.
         fence: Fence,
-        /// For how long; the booking's own ttl where absent.
+        /// New ttl; absent: the booking's own.
         #[serde(default, skip_serializing_if = "Option::is_none", rename = "ttlMs")]
         ttl: Option<Millis>,
     },
-    /// The executor says that the process of an execution runs.
+    /// The executor reports that the process of an execution runs.
     Started {
-        /// Which execution.
+        /// Execution.
         id: BookingId,
-        /// How it is kept apart.
+        /// Isolation of the process.
         isolation: Isolation,
     },
-    /// The executor found the process of an execution running that the ledger does not know, or
-    /// knows as queued: a restore has lost its grant (X5).
+    /// The executor reports a running process of an execution that the ledger does not know, or
+    /// knows as queued: its grant was lost in a restore (X5).
     Adopt(Adoption),
-    /// The executor says that the process of an execution is gone.
+    /// The executor reports that the process of an execution is gone.
     Exited {
-        /// Which execution.
+        /// Execution.
         id: BookingId,
-        /// What became of it.
+        /// Result of the process.
         exit: Exit,
     },
-    /// The executor says that a process did not go away.
+    /// The executor reports that an attempt to stop a process failed.
     StopFailed {
-        /// Which execution.
+        /// Execution.
         id: BookingId,
         /// Attempt number, from 1.
         attempt: u32,
     },
-    /// Give up a wait, or have an execution stopped.
+    /// Ends a wait, or stops an execution.
     Cancel {
-        /// Which booking.
+        /// Booking.
         id: BookingId,
     },
-    /// An operator ends a booking.
+    /// Ends a booking as an operator.
     Force {
-        /// Which booking.
+        /// Booking.
         id: BookingId,
-        /// Why.
+        /// Reason.
         reason: String,
     },
 }
 
 impl Command {
-    /// The booking it is about.
+    /// Booking of the command.
     pub fn id(&self) -> &BookingId {
         match self {
             Self::Reserve(Request { id, .. })
@@ -102,7 +102,7 @@ impl Command {
         }
     }
 
-    /// What is asked for, where it asks for slots.
+    /// Request and order, if the command requests slots.
     pub fn request(&self) -> Option<(&Request, Option<&Order>)> {
         match self {
             Self::Reserve(request) => Some((request, None)),

@@ -1,7 +1,7 @@
-//! What should happen: each function answers a command, applying its events as it goes.
+//! Decisions: each function answers a command and applies its events to the state at once.
 //!
-//! A refusal leaves the state as it was. Events are pushed with the time they carry: the time
-//! of the command, or the deadline that caused them (L1).
+//! A refusal leaves the state as it was. The time of an event is that of the command, or of the
+//! deadline that caused it (L1).
 
 use bursar_plane::{Decided, Reference, Steps};
 use bursar_units::{Amount, BookingId, Dimension, Instant, Millis, ObjectName};
@@ -19,104 +19,104 @@ use crate::room::Lane;
 use crate::shown::Shown;
 use crate::{Bookings, Event, Granted, Limit, STEPS_PER_RECORD_MAX, Standing, TTL_MAX, TTL_MIN};
 
-/// The events of one record, as they are decided.
+/// Events of one record, as they are decided.
 pub type Events = Decided<Event>;
 
-/// What a command came to.
+/// Result of a command that was not refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Reply {
-    /// Granted now, under this fence.
+    /// The booking is granted, under this fence.
     Granted(Fence),
-    /// It waits.
+    /// The booking waits.
     Queued,
-    /// The same request was made before; the booking answers as it stands.
+    /// The same request was made before; the booking as it is now.
     Repeated(Box<Shown>),
-    /// An execution is being stopped and will end.
+    /// The execution is being stopped.
     Stopping(Box<Shown>),
-    /// What the executor found is on record.
+    /// The report of the executor is recorded.
     Noted,
-    /// Life was shown; it is on record when the deadline comes due (S7).
+    /// The grant is renewed; the renewal is recorded when the old deadline passes (S7).
     Renewed {
-        /// The new deadline.
+        /// New deadline.
         expires: Instant,
     },
-    /// It ended just now.
+    /// The booking has ended by this command.
     Ended(Box<Shown>),
-    /// It had ended before; the recorded end answers.
+    /// The booking had ended before; its recorded end.
     AlreadyEnded(Box<Shown>),
 }
 
-/// Why a command was refused.
+/// Reason of a refusal.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum Refusal {
-    /// A limit is full and no wait was asked for.
+    /// A limit is full, and the request has no wait.
     #[error("no slot is free")]
     OverLimit {
-        /// The binding limits, headline first.
+        /// Limits that are full, headline first.
         limits: Vec<LimitUse>,
     },
-    /// It fits, but those who wait come first, and no wait was asked for.
-    #[error("others wait before it")]
+    /// The request fits, but others wait before it, and it has no wait.
+    #[error("other bookings wait before this one")]
     OthersFirst {
-        /// The limits it shares with them.
+        /// Limits that it shares with them.
         limits: Vec<LimitUse>,
     },
-    /// A limit's queue is full.
+    /// The queue of a limit is full.
     #[error("the queue is full")]
     QueueFull {
-        /// Whose.
+        /// Limit.
         limit: ObjectName,
-        /// How many may wait.
+        /// Most bookings that may wait.
         max: u64,
     },
-    /// As many of the tenant wait under a limit as may.
+    /// The tenant's share of the queue of a limit is full.
     #[error("the tenant's share of the queue is full")]
     TenantQueueFull {
-        /// Whose queue.
+        /// Limit.
         limit: ObjectName,
-        /// How many of one tenant may wait.
+        /// Most bookings of one tenant that may wait.
         max: u64,
     },
-    /// It asks for more than a limit will ever allow.
-    #[error("it can never fit")]
+    /// The amount is above a limit even when nothing is held.
+    #[error("the amount exceeds a limit even when nothing is held")]
     NeverFits {
-        /// The limits it exceeds even when empty, headline first.
+        /// Limits that it exceeds, headline first.
         limits: Vec<LimitUse>,
     },
-    /// A time that a limit, or the program, does not allow.
+    /// A time is outside the bounds of a limit or of the program.
     #[error("{field} is out of bounds")]
     TimeOutOfBounds {
-        /// The field, as the API names it.
+        /// Field, by its name in the API.
         field: &'static str,
-        /// The least milliseconds allowed.
+        /// Smallest value, in milliseconds.
         min_ms: u64,
-        /// The most milliseconds allowed.
+        /// Largest value, in milliseconds.
         max_ms: u64,
-        /// The limit that says so; `None` for the program's own bound.
+        /// Limit that sets the bound; `None` for a bound of the program.
         limit: Option<ObjectName>,
     },
-    /// A booking must ask for at least one slot, and not for more than can be counted.
+    /// The number of slots is 0, or above 2³² − 1.
     #[error("slots is out of bounds")]
     Slots,
-    /// The id names another request.
+    /// The id was used for another request.
     #[error("the id is in use for another request")]
     IdReused {
-        /// The first field that differs, as the API names it.
+        /// First field that differs, by its name in the API.
         field: &'static str,
     },
-    /// An unknown id that was made before what is remembered.
+    /// The id is unknown and older than the remembered ends.
     #[error("the id is too old")]
     IdTooOld {
-        /// Ids made until then are refused.
+        /// Ids made at this time or before are refused.
         forgotten_at: Instant,
     },
-    /// No such booking.
+    /// The booking is not known.
     #[error("no such booking")]
     NotFound,
-    /// The fence is not the present one, or the booking has ended.
+    /// The fence is not that of the grant, or the booking has ended.
     #[error("the fence is stale")]
     StaleFence {
-        /// How it ended, if it has.
+        /// Kind of end, if the booking has ended.
         end: Option<End>,
     },
     /// A granted booking is released with its fence, not cancelled.
@@ -125,54 +125,53 @@ pub enum Refusal {
     /// A queued booking is cancelled, not released or renewed.
     #[error("it is queued")]
     IsQueued,
-    /// Its slot is free when its process is gone: an execution is cancelled, not released.
+    /// An execution is cancelled, not released: its slot is free when its process is gone.
     #[error("it is an execution")]
     IsExecution,
-    /// Nothing runs under a plain booking.
+    /// A plain booking has no process.
     #[error("it is not an execution")]
     NotAnExecution,
-    /// The execution to try again is not remembered, or is a plain booking.
+    /// The execution to retry is not known, or is a plain booking.
     #[error("the execution to retry is not known")]
     RetryOfUnknown,
-    /// The execution to try again has not ended.
+    /// The execution to retry has not ended.
     #[error("the execution to retry has not ended")]
     RetryOfLive,
-    /// No such limit or node.
+    /// The limit is not declared.
     #[error("no such object")]
     NoSuchObject {
-        /// What was asked for.
+        /// Name of the limit.
         name: ObjectName,
     },
-    /// Another limit speaks of the same class and tenant.
+    /// Another limit has the same class and tenant.
     #[error("another limit has the same class and tenant")]
     SameScopes {
-        /// The limit asked for.
+        /// Declared limit.
         name: ObjectName,
-        /// The limit that is there.
+        /// Other limit.
         other: ObjectName,
     },
     /// A shipped limit can be changed, not deleted, and keeps its class and tenant.
-    #[error("a shipped limit stays")]
+    #[error("a shipped limit cannot be deleted or get another class or tenant")]
     ShippedStays {
-        /// Which.
+        /// Limit.
         name: ObjectName,
     },
 }
 
-/// A change to what is declared.
+/// Change of a declared limit.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Change {
-    /// Declare a limit or change it.
+    /// Declares or changes a limit.
     SetLimit(Limit),
-    /// Remove a limit.
+    /// Removes a limit.
     DropLimit {
-        /// Its name.
+        /// Name of the limit.
         name: ObjectName,
     },
 }
 
-/// Answers a command.
 pub(crate) fn decide(
     bookings: &mut Bookings,
     at: Instant,
@@ -209,7 +208,7 @@ pub(crate) fn decide(
     }
 }
 
-/// Joins the waiting room, then settles it; still waiting with no wait asked: leaves, refused.
+/// Grants, queues or refuses a request. The same request again gets the booking as it is.
 fn reserve(
     bookings: &mut Bookings,
     at: Instant,
@@ -247,7 +246,6 @@ fn reserve(
     Ok(fence.map_or(Reply::Queued, Reply::Granted))
 }
 
-/// The first field in which two orders differ; a plain booking has none.
 fn order_difference(mine: Option<&Order>, theirs: Option<&Order>) -> Option<&'static str> {
     match (mine, theirs) {
         (None, None) => None,
@@ -256,13 +254,13 @@ fn order_difference(mine: Option<&Order>, theirs: Option<&Order>) -> Option<&'st
     }
 }
 
-/// Gives a slot back. Of an ended booking the recorded end answers.
+/// Releases a booking; a release of an ended one returns the recorded end.
 fn release(
     bookings: &mut Bookings,
     at: Instant,
     id: &BookingId,
     fence: Fence,
-    said: (Option<Outcome>, Option<i32>),
+    (outcome, exit_code): (Option<Outcome>, Option<i32>),
     events: &mut Events,
 ) -> Result<Reply, Refusal> {
     match bookings.standing(id) {
@@ -275,7 +273,6 @@ fn release(
             Err(Refusal::IsExecution)
         }
         Some(Standing::Granted(_)) => {
-            let (outcome, exit_code) = said;
             let event = Event::Ended {
                 id: id.clone(),
                 end: End::Released,
@@ -297,7 +294,6 @@ fn release(
     }
 }
 
-/// Gives up a wait, or has an execution stopped.
 fn cancel(
     bookings: &mut Bookings,
     at: Instant,
@@ -324,7 +320,6 @@ fn cancel(
     }
 }
 
-/// An operator ends a booking, whatever it is doing.
 fn force(
     bookings: &mut Bookings,
     at: Instant,
@@ -347,8 +342,8 @@ fn force(
     }
 }
 
-/// Whether a renewal is good, and the ttl it renews for: at most the booking's own. Evidence, not
-/// a fact: no event (S7).
+/// Ttl of a renewal: at most the booking's own. A renewal is evidence that a later tick uses; it
+/// has no event (S7).
 fn renewal(
     bookings: &Bookings,
     id: &BookingId,
@@ -368,8 +363,8 @@ fn renewal(
             Err(Refusal::IsExecution)
         }
         Some(Standing::Granted(granted)) => {
-            // After a crash a holder gets its own ttl again (L5), so a longer one would be a
-            // promise that the ledger does not know of. A limit lowered since evicts nobody.
+            // After a crash a holder gets its own ttl again (L5): a longer one could not be kept.
+            // A limit that was lowered since evicts nobody.
             let longest = granted.terms.ttl;
             match ttl.unwrap_or(longest) {
                 ttl if (TTL_MIN..=longest).contains(&ttl) => Ok(ttl),
@@ -379,8 +374,8 @@ fn renewal(
     }
 }
 
-/// Processes deadlines up to `until`, in order, each stamped with its own time; `alive_until` says
-/// until when a holder has shown life.
+/// Processes deadlines up to `until`, in order, each at its own time; `alive_until` has the
+/// renewals.
 pub(crate) fn tick(
     bookings: &mut Bookings,
     until: Instant,
@@ -388,12 +383,12 @@ pub(crate) fn tick(
     steps: &mut Steps,
     events: &mut Events,
 ) {
-    // The time at which the pump stopped, not `now`: how ticks fall must change nothing (L1).
+    // At the time at which grants stopped, so that the times of ticks change nothing (L1).
     if let Some(since) = bookings.unsettled {
         settle(bookings, since, &mut steps.grants, events);
     }
     while steps.deadlines > 0 {
-        // A deadline that frees slots must be able to grant them.
+        // The record needs room for the grants that follow a deadline.
         if bookings.is_unsettled() || steps.grants == 0 {
             return;
         }
@@ -435,8 +430,8 @@ pub(crate) fn tick(
     }
 }
 
-/// Describes the booking in an event, applies it at its time, and notes that time where it is not
-/// the record's.
+/// Describes the booking in an event and applies it. The event carries its time if that is not
+/// the time of the record.
 pub(crate) fn emit(bookings: &mut Bookings, at: Instant, mut event: Event, events: &mut Events) {
     bookings.describe(at, &mut event);
     bookings.apply(at, &event);
@@ -444,7 +439,7 @@ pub(crate) fn emit(bookings: &mut Bookings, at: Instant, mut event: Event, event
     events.push(if is_of_record { event } else { event.at(at) });
 }
 
-/// A reply that shows the booking as it stands now.
+/// Reply with the booking as it is now.
 pub(crate) fn show(
     bookings: &Bookings,
     id: &BookingId,
@@ -465,13 +460,13 @@ fn ended(id: &BookingId, end: End, reason: Option<String>) -> Event {
     }
 }
 
-/// Ends a booking and grants what that frees, as a record of its own.
+/// Emits an event that frees slots, then grants them, in a record of its own.
 pub(crate) fn finish(bookings: &mut Bookings, at: Instant, event: Event, events: &mut Events) {
     emit(bookings, at, event, events);
     settle(bookings, at, &mut { STEPS_PER_RECORD_MAX }, events);
 }
 
-/// Grants while anyone can be granted; what does not fit the record goes on as a tick (L9).
+/// Grants while a booking can be granted; a tick goes on when the record is full (L9).
 pub(crate) fn settle(
     bookings: &mut Bookings,
     at: Instant,
@@ -503,7 +498,7 @@ pub(crate) fn settle(
     }
 }
 
-/// Grant under a fence, queue (`None`), or refuse.
+/// Fence of a grant, `None` to queue, or a refusal.
 fn admission(
     bookings: &Bookings,
     lane: Lane,
@@ -532,7 +527,7 @@ fn admission(
     }
 }
 
-/// Why nobody more may wait under a limit, or nobody more of the tenant, if that is so.
+/// Refusal if the queue of a limit, or the tenant's share of it, is full.
 fn queue_full(bookings: &Bookings, lane: Lane, declared: &Declared) -> Option<Refusal> {
     let limit = &declared.limit;
     let waiting = |kind| bookings.counter(kind, lane.class, lane.tenant).waiting;
@@ -555,7 +550,7 @@ fn queue_full(bookings: &Bookings, lane: Lane, declared: &Declared) -> Option<Re
     })
 }
 
-/// What can be said of a request without looking at who holds and who waits.
+/// Checks that need no other booking.
 fn check_terms(
     bookings: &Bookings,
     lane: Lane,
@@ -601,8 +596,8 @@ fn check_ttl(applied: &Applied, ttl: Millis) -> Result<(), Refusal> {
     }
 }
 
-/// The limits that an amount exceeds even when nothing is held. A bound of zero pauses: one may
-/// wait for it to rise (S1).
+/// Limits that an amount exceeds even when nothing is held. A bound of zero is a pause, in which
+/// bookings may wait (S1).
 fn never_fits(
     bookings: &Bookings,
     lane: Lane,
@@ -632,10 +627,10 @@ fn ttl_out_of_bounds(longest: Millis, limit: Option<&Declared>) -> Refusal {
     }
 }
 
-/// All or none: every change is checked against what the ones before it would leave.
+/// Checks each change against the result of those before it.
 pub(crate) fn check_changes(bookings: &Bookings, changes: &[&Change]) -> Result<(), Refusal> {
     let mut limits = bookings.limits.clone();
-    // Scopes may be swapped within one apply, so they are compared at the end.
+    // Two limits may swap their scopes in one command, so scopes are compared at the end.
     for change in changes {
         match change {
             Change::SetLimit(limit) => {
@@ -663,7 +658,7 @@ pub(crate) fn check_changes(bookings: &Bookings, changes: &[&Change]) -> Result<
     }
 }
 
-/// Whether a limit is one of the two that ship, whatever its bounds are by now.
+/// Whether a limit is one of the two shipped ones, with any bounds.
 fn is_shipped(declared: &Declared) -> bool {
     let scopes = (&declared.limit.class, &declared.limit.tenant);
     match declared.limit.name.as_str() {
@@ -673,8 +668,8 @@ fn is_shipped(declared: &Declared) -> bool {
     }
 }
 
-/// The end of the shipped limit on each tenant, where the changes declare another of that scope and
-/// nobody has changed the shipped one.
+/// Removal of the shipped limit on each tenant, if the changes declare another one of that scope
+/// and the shipped one is unchanged.
 pub(crate) fn replaces_shipped(bookings: &Bookings, changes: &[&Change]) -> Option<Change> {
     let present = bookings.limit(TENANTS_NAME)?;
     let name = present.limit.name.clone();
@@ -689,13 +684,13 @@ pub(crate) fn replaces_shipped(bookings: &Bookings, changes: &[&Change]) -> Opti
     is_replaced.then_some(Change::DropLimit { name })
 }
 
-/// Whether another limit takes the place of a shipped one in the same change.
+/// Whether the same changes replace a shipped limit.
 fn replaces(present: &Declared, changes: &[&Change]) -> bool {
     present.limit.name.as_str() == TENANTS_NAME
         && changes.iter().any(|change| sets_each_tenant(change))
 }
 
-/// Whether a change declares a limit on each tenant under a name of its own.
+/// Whether a change declares a limit on each tenant under another name.
 fn sets_each_tenant(change: &Change) -> bool {
     let Change::SetLimit(limit) = change else {
         return false;
@@ -708,9 +703,9 @@ fn has_scopes_of(declared: &Declared, limit: &Limit) -> bool {
     declared.limit.class == limit.class && declared.limit.tenant == limit.tenant
 }
 
-/// What a ledger of before level 1 lacks of the shipped limits: the share of a tenant in the queue
-/// of `default`, where that is as it was shipped, and `tenants`, where no limit is for each tenant
-/// and none has that name.
+/// Shipped limits that a ledger from before level 1 lacks: the share of a tenant in the queue of
+/// `default`, if that limit is unchanged, and `tenants`, if no limit is for each tenant and none
+/// has that name.
 pub fn missing_shipped(bookings: &Bookings) -> Vec<Change> {
     let default = bookings.limit(DEFAULT_NAME).and_then(|present| {
         let limit = Limit {
@@ -724,7 +719,7 @@ pub fn missing_shipped(bookings: &Bookings) -> Vec<Change> {
     default.into_iter().chain(tenants).collect()
 }
 
-/// The shipped limit on each tenant, where the changes end the last limit on each tenant and its
+/// The shipped limit on each tenant, if the changes remove the last limit on each tenant and its
 /// name is free after them.
 pub(crate) fn brings_back_shipped(bookings: &Bookings, changes: &[&Change]) -> Option<Change> {
     let mut after = bookings.limits.clone();
@@ -738,7 +733,6 @@ pub(crate) fn brings_back_shipped(bookings: &Bookings, changes: &[&Change]) -> O
     shipped_for_tenants(&after).filter(|_| is_missing)
 }
 
-/// Whether some limit is for each tenant.
 fn bounds_each_tenant(limits: &Limits) -> bool {
     let is_each = |limit: &Limit| limit.class.is_none() && limit.tenant == Some(Scope::Each);
     limits.iter().any(|declared| is_each(&declared.limit))
@@ -750,7 +744,7 @@ fn shipped_for_tenants(limits: &Limits) -> Option<Change> {
     is_free.then(|| Change::SetLimit(Limit::shipped_for_tenants()))
 }
 
-/// The event of a change; `None` where it would change nothing.
+/// Event of a change; `None` if it would change nothing.
 pub(crate) fn change_event(bookings: &Bookings, change: &Change) -> Option<Event> {
     match change.clone() {
         Change::SetLimit(limit) => {

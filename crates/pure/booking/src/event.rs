@@ -1,4 +1,5 @@
-//! Events of bookings, in the form that they have in the journal (L7). The state is a fold over them.
+//! Events of bookings, in the form that they have in the journal (L7). The state is a fold over
+//! them.
 
 use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName, is_default, whole};
 use serde::{Deserialize, Serialize};
@@ -19,46 +20,46 @@ pub enum Event {
     Reserved(Request),
     /// A queued booking was granted.
     Granted {
-        /// Which.
+        /// Booking.
         id: BookingId,
-        /// Its fence.
+        /// Fence of the grant.
         fence: Fence,
         /// The booking, in records from level 2 on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<Box<Brief>>,
-        /// When, where not at the time of the record.
+        /// Time of the event, if it is not that of the record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         t: Option<Instant>,
     },
-    /// A holder had shown life before its deadline came due (S7).
+    /// A holder had renewed its grant before the deadline (S7).
     Renewed {
-        /// Which.
+        /// Booking.
         id: BookingId,
-        /// Its new deadline.
+        /// New deadline.
         expires: Instant,
-        /// When, where not at the time of the record.
+        /// Time of the event, if it is not that of the record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         t: Option<Instant>,
     },
-    /// A booking ended, and what it held is free.
+    /// A booking ended, and its amount is free.
     Ended {
-        /// Which.
+        /// Booking.
         id: BookingId,
-        /// How.
+        /// Kind of end.
         end: End,
-        /// What the holder said of its work.
+        /// Outcome that the holder reported.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         outcome: Option<Outcome>,
-        /// The exit code of the work, if it had one.
+        /// Exit code of the work, if it had one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
-        /// Why an operator took it back.
+        /// Reason that the operator gave.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
         /// The booking, in records from level 2 on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<Box<Brief>>,
-        /// When, where not at the time of the record.
+        /// Time of the event, if it is not that of the record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         t: Option<Instant>,
     },
@@ -66,58 +67,57 @@ pub enum Event {
     Submitted(Submission),
     /// The process of an execution runs.
     Started {
-        /// Which.
+        /// Booking.
         id: BookingId,
-        /// How it is kept apart.
+        /// Isolation of the process.
         isolation: Isolation,
         /// The booking, in records from level 2 on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<Box<Brief>>,
     },
-    /// An execution that the ledger did not know, or knew as queued or about to start, was found
-    /// running after a restore: it holds what it was granted in the records that were lost, above
-    /// limits too (X5).
+    /// An execution that the ledger did not know, or knew as queued or starting, was found running
+    /// after a restore. It holds its amount even above limits (X5).
     Adopted(Adoption),
-    /// An execution is to be stopped.
+    /// An execution is being stopped.
     Stopping {
-        /// Which.
+        /// Booking.
         id: BookingId,
-        /// Why.
+        /// Cause of the stop.
         cause: Cause,
         /// The booking, in records from level 2 on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<Box<Brief>>,
-        /// When, where not at the time of the record.
+        /// Time of the event, if it is not that of the record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         t: Option<Instant>,
     },
-    /// A stop did not make the process of an execution go away.
+    /// An attempt to stop the process of an execution failed.
     StopFailed {
-        /// Which.
+        /// Booking.
         id: BookingId,
-        /// Attempt number, from 1; after the tenth it is stuck.
+        /// Attempt number, from 1; after the tenth the execution is stuck.
         attempt: u32,
         /// The booking, in records from level 2 on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<Box<Brief>>,
     },
-    /// The process of an execution is gone, and what it held is free.
+    /// The process of an execution is gone, and its amount is free.
     Exited {
-        /// Which.
+        /// Booking.
         id: BookingId,
-        /// How it came out.
+        /// Verdict on the execution.
         verdict: Verdict,
-        /// Its exit code, if it had one.
+        /// Exit code of the process, if it had one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
-        /// The signal that ended it, if one did.
+        /// Signal that ended the process, if one did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<i32>,
-        /// Whether the kernel killed a process of it for want of memory. Absent means false, as
-        /// before there was such a field (L8).
+        /// Whether the kernel killed a process of the execution at its memory limit (L8: absent is
+        /// false).
         #[serde(default, skip_serializing_if = "is_default", rename = "outOfMemory")]
         is_out_of_memory: bool,
-        /// Why it could not be started, if it could not.
+        /// Reason of a failed start.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
         /// The booking, in records from level 2 on.
@@ -128,14 +128,14 @@ pub enum Event {
     LimitSet(Limit),
     /// A limit was removed.
     LimitDropped {
-        /// Its name.
+        /// Name of the limit.
         name: ObjectName,
     },
-    /// The record was full before the waiting room was settled, or it now is (L9).
+    /// The record was full before the waiting room was settled, or the room is settled now (L9).
     Unsettled {
-        /// Whether a further grant is due before any other command.
+        /// Whether further grants are owed before any other command.
         more: bool,
-        /// When, where not at the time of the record.
+        /// Time of the event, if it is not that of the record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         t: Option<Instant>,
     },
@@ -167,13 +167,13 @@ pub struct Brief {
     /// Time from the grant to the end, where this event ends a grant.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "heldMs")]
     pub held: Option<Millis>,
-    /// The ttl of a booking that expired, the wait of one that waited for as long as it may.
+    /// Ttl of a booking that expired; longest wait of one whose wait is over.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "allowedMs")]
     pub allowed: Option<Millis>,
 }
 
 impl Brief {
-    /// The amount that it holds or asks for.
+    /// Amount that the booking holds or requests.
     pub fn amount(&self) -> Amount {
         Amount {
             slots: self.slots,
@@ -185,7 +185,7 @@ impl Brief {
 }
 
 impl Event {
-    /// When it happened; `None` at the time of its record.
+    /// Time of the event; `None` if it is that of the record.
     pub fn time(&self) -> Option<Instant> {
         match self {
             Self::Granted { t, .. }
@@ -197,7 +197,6 @@ impl Event {
         }
     }
 
-    /// The same at a time of its own.
     #[must_use]
     pub(crate) fn at(mut self, time: Instant) -> Self {
         match &mut self {
@@ -206,12 +205,12 @@ impl Event {
             | Self::Ended { t, .. }
             | Self::Stopping { t, .. }
             | Self::Unsettled { t, .. } => *t = Some(time),
-            _ => debug_assert!(false, "only time itself acts at another time"),
+            _ => debug_assert!(false, "only events of ticks have a time of their own"),
         }
         self
     }
 
-    /// The booking it happened to.
+    /// Booking of the event.
     pub fn booking(&self) -> Option<&BookingId> {
         match self {
             Self::Reserved(Request { id, .. })
@@ -234,7 +233,7 @@ impl Event {
         }
     }
 
-    /// The place for the description of its booking; a request describes itself.
+    /// Field for the description of the booking; a request describes itself.
     pub(crate) fn brief_mut(&mut self) -> Option<(&BookingId, &mut Option<Box<Brief>>)> {
         match self {
             Self::Granted { id, of, .. }
@@ -247,7 +246,7 @@ impl Event {
         }
     }
 
-    /// What was asked for, if a request came in.
+    /// Request and order, if the event is a request.
     pub fn request(&self) -> Option<(&Request, Option<&crate::execution::Order>)> {
         match self {
             Self::Reserved(request) => Some((request, None)),
@@ -256,7 +255,7 @@ impl Event {
         }
     }
 
-    /// The booking whose slots are free from here on, or that will never have any.
+    /// Booking that the event ends.
     pub fn ends(&self) -> Option<&BookingId> {
         match self {
             Self::Ended { id, .. } | Self::Exited { id, .. } => Some(id),

@@ -6,10 +6,10 @@
 //!    │                                └──────► stuck, after ten stops that failed
 //!    └────► ended (cancelled, wait over)
 //! ```
-//! The slot is free in the record that says that the process is gone, and never before: a freed
-//! slot with a living process would be over-admission. What the executor should be doing is a
-//! function of this state ([`Bookings::wanted`]), not a queue beside it (X2); what it finds comes
-//! back as commands. Deliberately absent: what is run. The ledger holds its salted hash (L13).
+//! The slot becomes free in the record that says that the process is gone, never before: a free
+//! slot with a living process would be over-admission. The task of the executor is a function of
+//! this state ([`Bookings::wanted`]), not a queue beside it (X2); its results come back as
+//! commands. Deliberately absent: the command that is run. The ledger has its salted hash (L13).
 
 use bursar_journal::hash::Hash;
 use bursar_units::{BookingId, Instant, Millis, is_default, vocabulary};
@@ -18,70 +18,69 @@ use serde::{Deserialize, Serialize};
 use crate::decide::{Events, Refusal, Reply, emit, finish, show};
 use crate::{Bookings, Event, Fence, Granted, Outcome, Request, Standing};
 
-/// After how many stops that failed an execution is stuck.
+/// Number of failed stops after which an execution is stuck.
 pub const STOPS_UNTIL_STUCK: u32 = 10;
-/// What an order that names no time to start in gets.
+/// Start timeout of an order that names none.
 pub const START_TIMEOUT_DEFAULT: Millis = Millis::from_secs(60);
-/// What an order that names no longest time gets.
+/// Longest run time of an order that names none.
 pub const MAX_TIME_DEFAULT: Millis = Millis::from_hours(1);
-/// What an order that names no grace gets.
+/// Grace time of an order that names none.
 pub const GRACE_DEFAULT: Millis = Millis::from_secs(10);
-/// The shortest time that one may give an execution to start, or to run.
+/// Shortest start timeout and shortest run time.
 pub const TIME_MIN: Millis = Millis::from_secs(1);
-/// The longest time to start in: a longer one would hold a slot for nothing.
+/// Longest start timeout: the slot is held meanwhile.
 pub const START_TIMEOUT_MAX: Millis = Millis::from_hours(1);
-/// The longest time to run: thirty days, so that nothing holds a slot for ever.
+/// Longest run time: thirty days, so that nothing holds a slot for ever.
 pub const MAX_TIME_MAX: Millis = Millis::from_hours(30 * 24);
-/// The longest time between asking to end and making it.
+/// Longest grace time, between the request to end and the kill.
 pub const GRACE_MAX: Millis = Millis::from_hours(1);
-/// The exit code of a program that is there and cannot be executed, as shells have it.
+/// Exit code for a program that cannot be executed, as in shells.
 pub const EXIT_NOT_EXECUTABLE: i32 = 126;
-/// The exit code of a program that is not found, as shells have it.
+/// Exit code for a program that is not found, as in shells.
 pub const EXIT_NOT_FOUND: i32 = 127;
-/// How long after an absence of ours nothing is timed out: what ended in the meantime is told first.
+/// Time without timeouts after an absence of the server: results of the executor go first.
 pub const ADOPTION: Millis = Millis::from_secs(10);
 
-/// What makes a booking an execution.
+/// Part of a submission that makes a booking an execution.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Order {
-    /// Salted hash of what is run: command, arguments, environment and directory. The thing itself
-    /// is kept outside the ledger (L13).
+    /// Salted hash of command, arguments, environment and directory, which are kept outside the
+    /// ledger (L13).
     pub work: Hash,
-    /// The most processes and threads it may have at once.
+    /// Most processes and threads at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<u32>,
-    /// How long it may take from the grant until it runs.
+    /// Longest time from the grant until the process runs.
     #[serde(rename = "startTimeoutMs")]
     pub start_timeout: Millis,
-    /// How long it may run.
+    /// Longest run time.
     #[serde(rename = "maxTimeMs")]
     pub max_time: Millis,
-    /// How long it has to end by itself once it is asked to.
+    /// Time to end by itself after a request to end.
     #[serde(rename = "graceMs")]
     pub grace: Millis,
-    /// The execution that this one tries again.
+    /// Execution that this one retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<BookingId>,
 }
 
-/// An execution that was found running: what was asked for it, under which fence, and how it is
-/// kept apart.
+/// An execution that was found running.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Adoption {
-    /// What was asked for it; with the fence that its program was given, where that is known.
+    /// Its request, with the fence that its program was given if that is known.
     pub booking: Request,
-    /// What is run.
+    /// Its order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
-    /// How it is kept apart.
+    /// Isolation of its process.
     pub isolation: Isolation,
 }
 
 impl Order {
-    /// The first field in which two orders differ, by its name in the API. What is run is told
-    /// apart by its hash, so one word stands for command, arguments, environment and directory.
+    /// First field that differs, by its name in the API. One hash covers command, arguments,
+    /// environment and directory: `command` stands for all four.
     pub(crate) fn first_difference(&self, other: &Self) -> Option<&'static str> {
         [
             ("command", self.work == other.work),
@@ -96,86 +95,86 @@ impl Order {
     }
 }
 
-/// How far an execution that holds its slot has come.
+/// Stage of an execution that holds its slot.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
-    /// Its process is to be started.
+    /// The process is being started.
     Starting,
-    /// Its process runs.
+    /// The process runs.
     Running,
-    /// Its process is to be stopped; so many stops have failed.
+    /// The process is being stopped; number of stops that failed.
     Stopping(u32),
-    /// Ten stops have failed: it keeps its slot until its process is gone or an operator forces it.
+    /// Ten stops failed: the slot is held until the process is gone or an operator forces the end.
     Stuck,
 }
 
 vocabulary! {
-    /// Why an execution is stopped.
+    /// Cause of a stop.
     pub enum Cause {
-        /// Somebody asked for it.
+        /// The execution was cancelled.
         Cancelled = "cancelled",
-        /// It ran for as long as it may.
+        /// The longest run time is over.
         TimedOut = "timed-out",
-        /// It did not start in time.
+        /// The start timeout is over.
         NotStarted = "not-started",
     }
 }
 
 vocabulary! {
-    /// How a process is kept apart from others.
+    /// Isolation of a process from others.
     pub enum Isolation {
-        /// In a cgroup of its own: it is counted, limited and ended whole.
+        /// A cgroup of its own: use is counted and limited, and all its processes end together.
         Cgroup = "cgroup",
-        /// Only in a process group: what it starts may get away.
+        /// Only a process group, which child processes can leave.
         None = "none",
     }
 }
 
-/// What became of a process, as the executor saw it. After any of these it is gone.
+/// Result of a process that is gone, as the executor reports it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Exit {
-    /// It ended by itself.
+    /// The process exited with this code.
     Code(i32),
-    /// A signal ended it.
+    /// A signal ended the process.
     Signal(i32),
-    /// It ended, and the kernel had killed a process of it for want of memory: itself, with a
-    /// signal, or one that it had started.
+    /// The process ended, and the kernel had killed it or one of its children at its memory
+    /// limit.
     OutOfMemory {
-        /// Its exit code, if it ended by itself.
+        /// Exit code, if it exited.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         code: Option<i32>,
-        /// The signal that ended it, if one did.
+        /// Signal that ended it, if one did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<i32>,
     },
-    /// Nobody knows: whoever watched it went away too.
+    /// The result is not known: the process that watched it is gone too.
     Lost,
-    /// It never ran, and why: words of ours, nothing of the caller's (L13).
+    /// The process never ran, with the reason; no text of the caller is in it (L13).
     NotStarted(String),
 }
 
 vocabulary! {
-    /// How an execution came out.
+    /// Verdict on an execution that has ended.
     pub enum Verdict {
         /// Exit code 0.
         Completed = "completed",
-        /// Another exit code, a signal, or it could not be started.
+        /// Another exit code, a signal, or a failed start.
         Failed = "failed",
-        /// Nobody knows.
+        /// The result is not known.
         Lost = "lost",
-        /// It was stopped, or left the queue, because somebody asked for it.
+        /// Cancelled while it ran or waited.
         Cancelled = "cancelled",
-        /// It was stopped because it ran for as long as it may.
+        /// Stopped at its longest run time.
         TimedOut = "timed-out",
-        /// No slot came free in the time it was willing to wait.
+        /// Not granted within its wait.
         WaitOver = "wait-over",
     }
 }
 
 impl Verdict {
-    /// What its booking says of the work.
+    /// Outcome of its booking.
     pub const fn outcome(self) -> Option<Outcome> {
         match self {
             Self::Completed => Some(Outcome::Ok),
@@ -186,9 +185,9 @@ impl Verdict {
 }
 
 vocabulary! {
-    /// Why an execution failed, as far as it can be told in a word.
+    /// Kind of failure of an execution.
     pub enum Failure {
-        /// The kernel killed a process of it at its memory limit.
+        /// The kernel killed a process at the memory limit.
         OutOfMemory = "out-of-memory",
         /// Exit code 126: the program could not be executed.
         NotExecutable = "not-executable",
@@ -198,13 +197,13 @@ vocabulary! {
         Code = "exit-code",
         /// A signal.
         Signal = "signal",
-        /// It was never started.
+        /// The process was never started.
         NotStarted = "not-started",
     }
 }
 
 impl Failure {
-    /// The failure that an exit code, a signal and what the kernel did amount to.
+    /// Failure of an exit code, a signal and an out-of-memory kill.
     pub const fn of(code: Option<i32>, signal: Option<i32>, is_out_of_memory: bool) -> Self {
         match (is_out_of_memory, code, signal) {
             (true, _, _) => Self::OutOfMemory,
@@ -217,25 +216,24 @@ impl Failure {
     }
 }
 
-/// Where an execution that holds its slot stands.
+/// Progress of an execution that holds its slot.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Progress {
-    /// How far it has come.
+    /// Stage.
     pub stage: Stage,
-    /// When its process ran and how it is kept apart, once it did.
+    /// Start and isolation of the process, once it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<(Instant, Isolation)>,
-    /// Since when it is stopped and why, once it is.
+    /// Time and cause of the stop, once there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopping: Option<(Instant, Cause)>,
-    /// Whether it was found running after a restore that had lost its grant (X5).
+    /// Whether it was found running after a restore that lost its grant (X5).
     #[serde(default, skip_serializing_if = "is_default", rename = "adopted")]
     pub is_adopted: bool,
 }
 
 impl Progress {
-    /// Where everyone who is granted begins.
     pub(crate) const BEGINNING: Self = Self {
         stage: Stage::Starting,
         started: None,
@@ -244,57 +242,57 @@ impl Progress {
     };
 }
 
-/// The way of an execution that has ended, as far as its booking does not tell it.
+/// History of an execution that has ended, beside that of its booking.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Course {
-    /// How it came out.
+    /// Verdict.
     pub verdict: Verdict,
-    /// When its process ran and how it was kept apart, if it ever did.
+    /// Start and isolation of the process, if it ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<(Instant, Isolation)>,
-    /// Since when it was stopped and why, if it was.
+    /// Time and cause of the stop, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopping: Option<(Instant, Cause)>,
-    /// The signal that ended its process.
+    /// Signal that ended the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Whether the kernel killed a process of it for want of memory.
+    /// Whether the kernel killed a process at the memory limit.
     #[serde(default, skip_serializing_if = "is_default", rename = "outOfMemory")]
     pub is_out_of_memory: bool,
-    /// Whether it was found running after a restore that had lost its grant (X5).
+    /// Whether it was found running after a restore that lost its grant (X5).
     #[serde(default, skip_serializing_if = "is_default", rename = "adopted")]
     pub is_adopted: bool,
 }
 
-/// What the executor should be doing for an execution (X2).
+/// Task of the executor for an execution (X2).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Wanted {
-    /// Start it, once; then watch it.
+    /// Start the process once, then watch it.
     Start,
-    /// Watch it until it is gone.
+    /// Watch the process until it is gone.
     Watch,
-    /// Make it end; so many attempts have failed.
+    /// Stop the process.
     Stop {
-        /// How many.
+        /// Number of attempts that failed.
         failed: u32,
     },
 }
 
 impl Bookings {
-    /// What the executor should be doing for an id; nothing for whatever holds no slot.
+    /// Task of the executor for an id; `None` if no execution holds a slot under it.
     pub fn wanted(&self, id: &BookingId) -> Option<Wanted> {
         wanted(self.granted.get(id)?)
     }
 
-    /// Every execution that holds a slot, with what should be done for it, by id.
+    /// Executions that hold a slot, each with the task of the executor, by id.
     pub fn all_wanted(&self) -> impl Iterator<Item = (&BookingId, Wanted)> {
         self.granted
             .iter()
             .filter_map(|(id, granted)| Some((id, wanted(granted)?)))
     }
 
-    /// Executions that hold a slot, with where each stands, by id.
+    /// Executions that hold a slot, each with its progress, by id.
     pub fn executions(&self) -> impl Iterator<Item = (&BookingId, &Granted, &Progress)> {
         self.granted
             .iter()
@@ -313,7 +311,7 @@ fn wanted(granted: &Granted) -> Option<Wanted> {
     })
 }
 
-/// The process of an execution runs. Of one that is being stopped it is only noted.
+/// Records that a process runs. The stage of an execution that is being stopped does not change.
 pub(crate) fn started(
     bookings: &mut Bookings,
     at: Instant,
@@ -333,17 +331,17 @@ pub(crate) fn started(
     Ok(Reply::Noted)
 }
 
-/// The process of an execution runs that the ledger does not know, or knows as queued or about to
-/// start: a restore has lost the records that granted it. It is charged whatever the limits say.
-/// It keeps the fence that its program was given unless another holder has it, or the ledger has
-/// granted one since.
+/// Adopts a running execution that the ledger does not know, or knows as queued or starting: a
+/// restore has lost the records of its grant. It is charged even above limits. It keeps the fence
+/// that its program was given unless another holder has that fence, or the ledger has given it a
+/// new one.
 pub(crate) fn adopt(
     bookings: &mut Bookings,
     at: Instant,
-    found: &Adoption,
+    adoption: &Adoption,
     events: &mut Events,
 ) -> Result<Reply, Refusal> {
-    let id = &found.booking.id;
+    let id = &adoption.booking.id;
     let granted = match bookings.standing(id) {
         Some(Standing::Ended(_)) => return show(bookings, id, Reply::AlreadyEnded),
         Some(Standing::Granted(granted)) if wanted(granted) == Some(Wanted::Start) => {
@@ -352,10 +350,10 @@ pub(crate) fn adopt(
         Some(Standing::Granted(_)) => return show(bookings, id, Reply::Repeated),
         Some(Standing::Queued { .. }) | None => None,
     };
-    // What the ledger knows was asked counts more than what was found.
+    // A request in the ledger goes before the one that was found.
     let (request, order) = match bookings.request(id) {
         Some(request) => (request, bookings.order(id).cloned()),
-        None => (found.booking.clone(), found.order.clone()),
+        None => (adoption.booking.clone(), adoption.order.clone()),
     };
     if order.is_none() {
         return Err(Refusal::NotAnExecution);
@@ -365,7 +363,7 @@ pub(crate) fn adopt(
         fence.0 != 0 && holders.all(|granted| granted.fence != *fence)
     };
     let fence = granted
-        .or(found.booking.fence.filter(is_free))
+        .or(adoption.booking.fence.filter(is_free))
         .unwrap_or(bookings.next_fence());
     let event = Event::Adopted(Adoption {
         booking: Request {
@@ -373,13 +371,13 @@ pub(crate) fn adopt(
             ..request
         },
         order,
-        isolation: found.isolation,
+        isolation: adoption.isolation,
     });
     finish(bookings, at, event, events);
     Ok(Reply::Noted)
 }
 
-/// The process of an execution is gone: the slot is free, and the next are granted.
+/// Ends an execution whose process is gone, and grants its slot.
 pub(crate) fn exited(
     bookings: &mut Bookings,
     at: Instant,
@@ -411,8 +409,7 @@ pub(crate) fn exited(
     show(bookings, id, Reply::Ended)
 }
 
-/// A stop did not make the process go away; after ten of them it is stuck. An attempt that was
-/// counted already counts once.
+/// Counts a failed stop. A repeated report of the same attempt counts once.
 pub(crate) fn stop_failed(
     bookings: &mut Bookings,
     at: Instant,
@@ -434,7 +431,7 @@ pub(crate) fn stop_failed(
     }
 }
 
-/// Stops an execution that holds its slot. Returns false where it is being stopped already.
+/// Stops an execution that holds its slot. Returns false if it is being stopped already.
 pub(crate) fn stop(
     bookings: &mut Bookings,
     at: Instant,
@@ -455,7 +452,7 @@ pub(crate) fn stop(
     true
 }
 
-/// What can be said of an order without looking at who holds.
+/// Checks the times of an order and the execution that it retries.
 pub(crate) fn check_order(bookings: &Bookings, order: &Order) -> Result<(), Refusal> {
     let bounds = [
         (
@@ -487,7 +484,7 @@ pub(crate) fn check_order(bookings: &Bookings, order: &Order) -> Result<(), Refu
     }
 }
 
-/// The deadline of a stage: when it began to count and for how long.
+/// Deadline of a stage that began at `since`.
 pub(crate) fn until(order: &Order, stage: Stage, since: Instant) -> Option<Instant> {
     match stage {
         Stage::Starting => Some(since.after(order.start_timeout)),
@@ -496,7 +493,6 @@ pub(crate) fn until(order: &Order, stage: Stage, since: Instant) -> Option<Insta
     }
 }
 
-/// Why an execution whose deadline has passed is stopped.
 pub(crate) fn overdue(stage: Stage) -> Cause {
     match stage {
         Stage::Starting => Cause::NotStarted,
@@ -518,7 +514,7 @@ fn verdict(exit: &Exit, cause: Option<Cause>) -> Verdict {
     }
 }
 
-/// Where an execution that holds its slot stands; `None` for one that has ended.
+/// Progress of an execution that holds its slot; `None` for one that has ended.
 fn holding<'a>(bookings: &'a Bookings, id: &BookingId) -> Result<Option<&'a Progress>, Refusal> {
     match bookings.standing(id) {
         None => Err(Refusal::NotFound),

@@ -1,4 +1,4 @@
-//! The state as a list of facts, and back: what a snapshot holds and a state hash covers.
+//! The state as a list of facts, and back: the content of a snapshot and of a state hash.
 //!
 //! Two states are equal iff their facts are, in order. Interned numbers and counters are not
 //! facts: they follow from the bookings.
@@ -13,7 +13,7 @@ use crate::limit::Limit;
 use crate::request::{End, Fence, Outcome, Request};
 use crate::room::Waiting;
 
-/// The level from which on snapshots say since when grants are owed.
+/// First level whose snapshots have the time since which grants are owed.
 const UNSETTLED_SINCE_LEVEL: u64 = 2;
 
 /// One fact of the state, in the form of a line of a snapshot (L12).
@@ -24,124 +24,124 @@ const UNSETTLED_SINCE_LEVEL: u64 = 2;
     deny_unknown_fields
 )]
 pub enum Fact {
-    /// The numbers that belong to no booking.
+    /// Numbers that belong to no booking.
     Totals {
-        /// The last fence given out.
+        /// Last fence given out.
         fence: Fence,
-        /// No fence below this one is given out any more.
+        /// First fence of the current generation; no lower one is given out.
         #[serde(default, skip_serializing_if = "is_default")]
         fences_from: Fence,
         /// V of S3.
         #[serde(with = "decimal")]
         virtual_time: u128,
-        /// Requests seen.
+        /// Number of requests so far.
         sequence: u64,
-        /// Heads that became due.
+        /// Number of heads that became due so far.
         dues: u64,
-        /// The end of the newest forgotten booking.
+        /// End of the newest forgotten booking.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         forgotten_at: Option<Instant>,
-        /// Whether grants are still owed, and since when.
+        /// Whether grants are owed, and since when.
         unsettled: Unsettled,
     },
     /// A declared limit.
     Limit(Limit),
-    /// A booking that waits.
+    /// A queued booking.
     Queued {
-        /// What was asked.
+        /// Request.
         request: Request,
-        /// What is to be run under it.
+        /// Order of an execution.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         order: Option<Order>,
-        /// Order of arrival.
+        /// Number of the request in order of arrival.
         sequence: u64,
-        /// Since when.
+        /// Time of the request.
         since: Instant,
-        /// Until when.
+        /// End of the wait.
         until: Instant,
-        /// How often it was passed.
+        /// Number of passes.
         passes: u32,
-        /// When it became due, counted in dues.
+        /// Number in the order in which heads became due.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         due: Option<u64>,
     },
-    /// A booking that holds.
+    /// A granted booking.
     Granted {
-        /// What was asked, and its fence.
+        /// Request, with the fence.
         request: Request,
-        /// What is run under it.
+        /// Order of an execution.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         order: Option<Order>,
-        /// When it was asked for.
+        /// Time of the request.
         queued_at: Instant,
-        /// When it was granted.
+        /// Time of the grant.
         granted_at: Instant,
-        /// Its deadline; an execution that is being stopped has none.
+        /// Deadline; an execution that is being stopped has none.
         #[serde(default, skip_serializing_if = "Option::is_none", rename = "expires")]
         until: Option<Instant>,
-        /// Recorded renewals.
+        /// Number of recorded renewals.
         renewals: u64,
-        /// Where an execution stands.
+        /// Progress of an execution.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         progress: Option<Progress>,
     },
     /// A remembered end.
     Ended {
-        /// What was asked, and its fence if it ever had one.
+        /// Request, with the fence if it was granted.
         request: Request,
-        /// What was run under it.
+        /// Order of an execution.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         order: Option<Order>,
-        /// The way of an execution.
+        /// History of an execution.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         course: Option<Box<Course>>,
-        /// How it ended.
+        /// Kind of end.
         end: End,
-        /// What the holder said.
+        /// Outcome that the holder reported.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         outcome: Option<Outcome>,
-        /// The exit code of the work.
+        /// Exit code of the work.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
-        /// Why an operator took it back, or why it could not be started.
+        /// Reason of a forced end or of a failed start.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// When it was asked for.
+        /// Time of the request.
         queued_at: Instant,
-        /// When it was granted.
+        /// Time of the grant.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         granted_at: Option<Instant>,
-        /// When it ended.
+        /// Time of the end.
         ended_at: Instant,
     },
-    /// What is known of a class beyond its bookings.
+    /// Facts of a class beside its bookings.
     Class {
-        /// Its name.
+        /// Name.
         label: Label,
-        /// How long its last bookings were held, oldest first.
+        /// Times for which its last bookings were held, oldest first.
         held_ms: Vec<u64>,
     },
-    /// What is known of a tenant beyond its bookings.
+    /// Facts of a tenant beside its bookings.
     Tenant {
-        /// Its name.
+        /// Name.
         label: Label,
-        /// Its turn.
+        /// Turn (S3).
         #[serde(with = "decimal")]
         turn: u128,
     },
 }
 
-/// Whether grants are owed. Snapshots before level 2 do not say since when.
+/// Whether grants are owed. Snapshots before level 2 have no time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Unsettled {
-    /// The form before level 2; `false` in every level.
+    /// Form before level 2; `false` in every level.
     Is(bool),
-    /// Since when.
+    /// Time since which grants are owed.
     Since(Instant),
 }
 
-/// Numbers that JSON has no room for, as decimal strings.
+/// 128-bit numbers as decimal strings, which JSON numbers cannot hold.
 mod decimal {
     use serde::de::Error as _;
     use serde::{Deserialize as _, Deserializer, Serializer};
@@ -159,7 +159,7 @@ mod decimal {
 }
 
 impl Fact {
-    /// Whether the lines of nodes follow it in a snapshot.
+    /// Whether a snapshot has this fact before the nodes.
     pub fn precedes_nodes(&self) -> bool {
         matches!(self, Self::Totals { .. } | Self::Limit(_))
     }
@@ -203,12 +203,12 @@ impl Bookings {
             .chain(self.tenant_facts())
     }
 
-    /// An empty state to restore facts into; unlike a new one it has no shipped limit.
+    /// Empty state to restore facts into; unlike [`Bookings::new`] it has no shipped limit.
     pub fn blank() -> Self {
         Self::default()
     }
 
-    /// Takes one fact in. Facts come in the order of [`Bookings::facts`].
+    /// Restores one fact. Facts come in the order of [`Bookings::facts`].
     pub fn restore(&mut self, fact: Fact) {
         match fact {
             Fact::Totals {
@@ -278,8 +278,8 @@ impl Bookings {
                 let terms = self.take_terms(&request, order.as_ref());
                 let (id, fence) = (request.id, request.fence.unwrap_or_default());
                 self.charge(&terms);
-                // A snapshot before level 2 does not say since when grants are owed: the last fence
-                // was given, or its holder resumed, at that time.
+                // A snapshot before level 2 has no time since which grants are owed: it is the time
+                // at which the last fence was given, or its holder resumed.
                 if let Some(until) = until
                     && self.unsettled == Some(Instant::default())
                     && fence == self.fence
@@ -344,7 +344,6 @@ impl Bookings {
         }
     }
 
-    /// The terms that are kept of a request.
     pub(crate) fn take_terms(&mut self, request: &Request, order: Option<&Order>) -> Terms {
         let extras = Extras {
             execution_id: request.execution_id.clone(),

@@ -1,12 +1,11 @@
-//! What must hold of the state after every record, looked at without the code that made it so.
+//! Invariants of the state after every record, checked without the code that maintains them.
 //!
-//! [`check`] counts everything again from the bookings and runs the plain rule of S3 and S4 over
-//! its own numbers. It is linear in what is live and leaves the inside of the archive alone, so
-//! that a simulator can afford it after every record.
+//! [`check`] counts everything again from the bookings and applies S3 and S4 to its own numbers. It
+//! is linear in the live bookings and skips the inside of the archive, so that a simulator can call
+//! it after every record.
 //!
-//! That no limit is exceeded is not among these: a limit may be lowered below what is held, and
-//! evicts nobody (S1). [`over_limit`] lists the counters above their bounds; whoever knows the
-//! history knows that a grant must add none to that list.
+//! A limit may be exceeded: it can be lowered below the amount held, and evicts nobody (S1).
+//! [`over_limit`] lists the counters above their bounds; a grant must not add to that list.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,122 +20,124 @@ use crate::request::Fence;
 use crate::room::{Lane, Waiting};
 use crate::{PASSES_UNTIL_DUE, REMEMBERED, REMEMBERED_MAX};
 
-/// Something that must never be seen.
+/// A broken invariant.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum Broken {
-    /// A kept counter differs from its bookings.
+    /// A counter differs from its bookings.
     #[error(
-        "the counter of {of} keeps {kept:?} and {kept_waiting} waiting, its bookings make {counted:?} and {counted_waiting}"
+        "the counter of {of} has {kept:?} and {kept_waiting} waiting, its bookings add up to {counted:?} and {counted_waiting} waiting"
     )]
     Counter {
-        /// Whose counter it is.
+        /// Kind, class and tenant of the counter.
         of: String,
-        /// What it keeps as held.
+        /// Amount held, by the counter.
         kept: Box<Total>,
-        /// How many it keeps as waiting.
+        /// Waiting bookings, by the counter.
         kept_waiting: u64,
-        /// What its bookings hold.
+        /// Amount held, by the bookings.
         counted: Box<Total>,
-        /// How many of its bookings wait.
+        /// Waiting bookings.
         counted_waiting: u64,
     },
-    /// Classes and tenants in use together are missing or left over.
+    /// A pair of class and tenant is missing or left over.
     #[error(
         "{kept} pairs of class and tenant are kept and {counted} in use; they hold {held_count} of {granted_count} grants"
     )]
     Pairs {
-        /// How many pairs are kept.
+        /// Number of pairs in the state.
         kept: usize,
-        /// How many have a booking that holds or waits.
+        /// Number of pairs with a granted or queued booking.
         counted: usize,
-        /// How many bookings the kept ones hold.
+        /// Number of grants, by the pairs.
         held_count: u64,
-        /// How many bookings hold.
+        /// Number of grants.
         granted_count: u64,
     },
-    /// A booking refers to a class or tenant that was forgotten.
+    /// A booking refers to an unknown class or tenant.
     #[error("the class or tenant of `{id}` is not known")]
     Name {
-        /// The booking.
+        /// Booking.
         id: BookingId,
     },
-    /// The limits kept for a class and tenant are not those declared.
-    #[error("the limits kept for class `{class}`, tenant `{tenant}` are not those declared")]
+    /// The cached limits of a class and tenant differ from the declared ones.
+    #[error(
+        "the cached limits of class `{class}`, tenant `{tenant}` differ from the declared ones"
+    )]
     Limits {
-        /// The class.
+        /// Class.
         class: Label,
-        /// The tenant.
+        /// Tenant.
         tenant: Label,
     },
-    /// A live booking without its deadline.
+    /// A live booking has no deadline.
     #[error("`{id}` has no deadline at {at:?}")]
     Deadline {
-        /// The booking.
+        /// Booking.
         id: BookingId,
-        /// When it should be.
+        /// Time at which it should be.
         at: Instant,
     },
-    /// More or fewer deadlines than bookings that have one.
+    /// The number of deadlines differs from that of bookings with one.
     #[error("{live} bookings have a deadline and {deadlines} are kept")]
     Deadlines {
-        /// How many bookings have one.
+        /// Number of bookings with a deadline.
         live: usize,
-        /// How many deadlines there are.
+        /// Number of deadlines.
         deadlines: usize,
     },
-    /// An execution whose stage, times and deadline do not belong together.
-    #[error("the stage of execution `{id}` does not agree with its times")]
+    /// Stage, times and deadline of an execution contradict each other.
+    #[error("the stage of execution `{id}` contradicts its times")]
     Execution {
-        /// The execution.
+        /// Execution.
         id: BookingId,
     },
-    /// One id in two standings.
-    #[error("`{id}` stands in two places")]
+    /// One id is in two of queued, granted and ended.
+    #[error("`{id}` is in two of queued, granted and ended")]
     TwoStandings {
-        /// The booking.
+        /// Booking.
         id: BookingId,
     },
-    /// A fence that two bookings share, or that was never given out.
-    #[error("fence {} of `{id}` is another's too, or above the last one given out", fence.0)]
+    /// Two bookings share a fence, or a fence was never given out.
+    #[error("fence {} of `{id}` belongs to another booking too, or was never given out", fence.0)]
     Fence {
-        /// A holder.
+        /// Holder.
         id: BookingId,
-        /// Its fence.
+        /// Fence.
         fence: Fence,
     },
-    /// The waiting room and the list of those who wait disagree, or a lane is out of order.
+    /// The waiting room and the queued bookings differ, or a lane is out of order.
     #[error("the waiting room does not hold {id:?} as it should")]
     Room {
-        /// The booking; `None` where the numbers of the two differ.
+        /// Booking; `None` if the numbers of the two differ.
         id: Option<BookingId>,
     },
-    /// A passed count, or a place among the due, that no head can have.
+    /// The number of passes contradicts the position among the due heads.
     #[error("`{id}` was passed {passes} times and is due as {due:?}")]
     Due {
-        /// The booking.
+        /// Booking.
         id: BookingId,
-        /// How often it was passed.
+        /// Number of passes.
         passes: u32,
-        /// Its place among the due.
+        /// Position among the due heads.
         due: Option<u64>,
     },
-    /// More is remembered than may be, or what is remembered cannot be found.
-    #[error("{length} ends are remembered, and {wrong}")]
+    /// The archive is too long, or an entry cannot be found.
+    #[error("the archive has {length} entries: {wrong}")]
     Archive {
-        /// How many.
+        /// Number of entries.
         length: usize,
-        /// What is wrong with them.
+        /// Mistake.
         wrong: &'static str,
     },
-    /// The room says that it is settled, and somebody could be granted.
-    #[error("`{id}` could be granted, and the room says that it is settled")]
+    /// The room is settled, and a booking could be granted.
+    #[error("`{id}` could be granted, and the room is settled")]
     Grantable {
-        /// The booking.
+        /// Booking.
         id: BookingId,
     },
 }
 
-/// Looks for anything that must never be seen.
+/// Checks all invariants.
 pub fn check(bookings: &Bookings) -> Result<(), Broken> {
     let counts = Counts::of(bookings)?;
     check_counters(bookings, &counts)?;
@@ -151,17 +152,14 @@ pub fn check(bookings: &Bookings) -> Result<(), Broken> {
     check_settled(bookings, &counts)
 }
 
-/// Every counter that is above a bound of its limit, by the limit's kind, then its value.
+/// Counters above a bound of their limit, by the limit's kind, then its value.
 pub fn over_limit(bookings: &Bookings) -> Vec<LimitUse> {
     let mut seen = BTreeSet::new();
     let mut over = Vec::new();
     for ((class, tenant), pair) in &bookings.pairs {
         for declared in pair.applied.iter() {
             let kind = declared.limit.kind();
-            let (Some(c), Some(t)) = (
-                bookings.classes.label(*class),
-                bookings.tenants.label(*tenant),
-            ) else {
+            let Some((c, t)) = bookings.labels(*class, *tenant) else {
                 continue;
             };
             if !seen.insert(value_of(kind, c, t)) {
@@ -187,7 +185,7 @@ pub fn over_limit(bookings: &Bookings) -> Vec<LimitUse> {
     over.into_iter().map(|(_, limit_use)| limit_use).collect()
 }
 
-/// One counter: a kind of limit and the class and tenant that it tells apart.
+/// Key of a counter: kind of limit, class and tenant.
 type Value<'a> = (Kind, Option<&'a Label>, Option<&'a Label>);
 
 fn value_of<'a>(kind: Kind, class: &'a Label, tenant: &'a Label) -> Value<'a> {
@@ -206,7 +204,7 @@ const KINDS: [Kind; 4] = [
     Kind::ClassTenant,
 ];
 
-/// All counters, counted from the bookings.
+/// Counters, counted from the bookings.
 struct Counts<'a>(BTreeMap<Value<'a>, Counter>);
 
 impl<'a> Counts<'a> {
@@ -230,11 +228,8 @@ impl<'a> Counts<'a> {
         terms: &Terms,
         count: impl Fn(&mut Counter),
     ) -> Result<(), Broken> {
-        let names = bookings
-            .classes
-            .label(terms.class)
-            .zip(bookings.tenants.label(terms.tenant));
-        let (class, tenant) = names.ok_or_else(|| Broken::Name { id: id.clone() })?;
+        let labels = bookings.labels(terms.class, terms.tenant);
+        let (class, tenant) = labels.ok_or_else(|| Broken::Name { id: id.clone() })?;
         for kind in KINDS {
             count(self.0.entry(value_of(kind, class, tenant)).or_default());
         }
@@ -274,15 +269,8 @@ fn check_counters(bookings: &Bookings, counts: &Counts<'_>) -> Result<(), Broken
     }
     let mut held_count = 0;
     for ((class, tenant), pair) in &bookings.pairs {
-        let labels = (
-            bookings.classes.label(*class),
-            bookings.tenants.label(*tenant),
-        );
-        compare(
-            counts,
-            (Kind::ClassTenant, labels.0, labels.1),
-            &pair.counter,
-        )?;
+        let (class, tenant) = bookings.labels(*class, *tenant).unzip();
+        compare(counts, (Kind::ClassTenant, class, tenant), &pair.counter)?;
         held_count += pair.held;
     }
     let counted = counts
@@ -319,19 +307,11 @@ fn compare(counts: &Counts<'_>, value: Value<'_>, kept: &Counter) -> Result<(), 
 
 fn check_limits(bookings: &Bookings) -> Result<(), Broken> {
     for ((class, tenant), pair) in &bookings.pairs {
-        let names = bookings
-            .classes
-            .label(*class)
-            .zip(bookings.tenants.label(*tenant));
-        let Some((class, tenant)) = names else {
+        let Some((class, tenant)) = bookings.labels(*class, *tenant) else {
             continue;
         };
-        if !bookings
-            .limits
-            .applied(class, tenant)
-            .iter()
-            .eq(pair.applied.iter())
-        {
+        let declared = bookings.limits.applied(class, tenant);
+        if !declared.iter().eq(pair.applied.iter()) {
             return Err(Broken::Limits {
                 class: class.clone(),
                 tenant: tenant.clone(),
@@ -346,7 +326,7 @@ fn check_deadlines(bookings: &Bookings) -> Result<(), Broken> {
         .granted
         .iter()
         .filter_map(|(id, granted)| granted.deadline(id));
-    let timed = holds.clone().count() + bookings.queued.len();
+    let live = holds.clone().count() + bookings.queued.len();
     let waits = bookings
         .queued
         .iter()
@@ -360,40 +340,32 @@ fn check_deadlines(bookings: &Bookings) -> Result<(), Broken> {
         }
     }
     let deadlines = bookings.deadlines.len();
-    if timed == deadlines {
+    if live == deadlines {
         Ok(())
     } else {
-        Err(Broken::Deadlines {
-            live: timed,
-            deadlines,
-        })
+        Err(Broken::Deadlines { live, deadlines })
     }
 }
 
-/// A plain booking always has a deadline. An execution has one while it starts or runs; it has
-/// run if it runs, and is stopped for a cause from then on (X1).
+/// A plain booking always has a deadline, an execution while it starts or runs. A running one has a
+/// start, a stopping one a cause (X1).
 fn check_executions(bookings: &Bookings) -> Result<(), Broken> {
     for (id, granted) in &bookings.granted {
         let is_right = match (granted.terms.order(), granted.progress()) {
             (None, None) => granted.until.is_some(),
-            (Some(_), Some(progress)) => match progress.stage {
-                Stage::Starting => {
-                    granted.until.is_some()
-                        && progress.started.is_none()
-                        && progress.stopping.is_none()
+            (Some(_), Some(progress)) => {
+                let is_timed = granted.until.is_some();
+                let has_run = progress.started.is_some();
+                let is_stopped = progress.stopping.is_some();
+                match progress.stage {
+                    Stage::Starting => is_timed && !has_run && !is_stopped,
+                    Stage::Running => is_timed && has_run && !is_stopped,
+                    Stage::Stopping(failed) => {
+                        !is_timed && is_stopped && failed < STOPS_UNTIL_STUCK
+                    }
+                    Stage::Stuck => !is_timed && is_stopped,
                 }
-                Stage::Running => {
-                    granted.until.is_some()
-                        && progress.started.is_some()
-                        && progress.stopping.is_none()
-                }
-                Stage::Stopping(failed) => {
-                    granted.until.is_none()
-                        && progress.stopping.is_some()
-                        && failed < STOPS_UNTIL_STUCK
-                }
-                Stage::Stuck => granted.until.is_none() && progress.stopping.is_some(),
-            },
+            }
             (None, Some(_)) | (Some(_), None) => false,
         };
         if !is_right {
@@ -453,16 +425,15 @@ fn check_room(bookings: &Bookings) -> Result<(), Broken> {
             return Err(Broken::Room { id: None });
         }
     }
-    let is_empty_rightly = bookings.room.is_empty() == bookings.queued.is_empty();
-    let is_whole = waiting_count == bookings.queued.len() && is_empty_rightly;
-    if is_whole {
+    let agrees_on_empty = bookings.room.is_empty() == bookings.queued.is_empty();
+    if waiting_count == bookings.queued.len() && agrees_on_empty {
         Ok(())
     } else {
         Err(Broken::Room { id: None })
     }
 }
 
-/// Only heads are passed, and a head is due from its hundredth pass until it leaves.
+/// Only heads are passed. A head is due from its hundredth pass until it leaves.
 fn check_due(bookings: &Bookings) -> Result<(), Broken> {
     let mut due = BTreeMap::new();
     for (lane, queue) in bookings.room.lanes() {
@@ -471,9 +442,13 @@ fn check_due(bookings: &Bookings) -> Result<(), Broken> {
             let is_new = waiting.due.is_none_or(|number| {
                 number < bookings.dues && due.insert(number, (lane, waiting.sequence)).is_none()
             });
-            let was_passed_in_line = place > 0 && waiting.passes > 0;
-            if was_passed_in_line || waiting.due.is_some() != is_due || !is_new {
-                return Err(broken_due(waiting));
+            let was_passed_behind_head = place > 0 && waiting.passes > 0;
+            if was_passed_behind_head || waiting.due.is_some() != is_due || !is_new {
+                return Err(Broken::Due {
+                    id: waiting.id.clone(),
+                    passes: waiting.passes,
+                    due: waiting.due,
+                });
             }
         }
     }
@@ -488,30 +463,22 @@ fn check_due(bookings: &Bookings) -> Result<(), Broken> {
     }
 }
 
-fn broken_due(waiting: &Waiting) -> Broken {
-    Broken::Due {
-        id: waiting.id.clone(),
-        passes: waiting.passes,
-        due: waiting.due,
-    }
-}
-
 fn check_archive(bookings: &Bookings) -> Result<(), Broken> {
     let archive = &bookings.archive;
     let length = archive.len();
     let broken = |wrong| Err(Broken::Archive { length, wrong });
     if REMEMBERED_MAX < length {
-        return broken("that is too many");
+        return broken("they are too many");
     }
     let (oldest, newest) = (archive.front(), archive.iter().next_back());
     if (oldest.is_none(), newest.is_none()) != (length == 0, length == 0) {
-        return broken("that is not how many there are");
+        return broken("the number is wrong");
     }
     let (Some(oldest), Some(newest)) = (oldest, newest) else {
         return Ok(());
     };
     if oldest.ended_at().after(REMEMBERED) <= newest.ended_at() {
-        return broken("the oldest should have been forgotten");
+        return broken("the oldest one is too old");
     }
     let is_found = |ended: &crate::Ended| {
         archive
@@ -521,11 +488,11 @@ fn check_archive(bookings: &Bookings) -> Result<(), Broken> {
     if is_found(oldest) && is_found(newest) {
         Ok(())
     } else {
-        broken("one cannot be found")
+        broken("one is not found by its id")
     }
 }
 
-/// A settled room has no head that fits and is not shielded; that does not depend on the time.
+/// A settled room has no head that fits and is not shielded, at any time.
 fn check_settled(bookings: &Bookings, counts: &Counts<'_>) -> Result<(), Broken> {
     if bookings.is_unsettled() {
         return Ok(());
@@ -556,7 +523,7 @@ fn check_settled(bookings: &Bookings, counts: &Counts<'_>) -> Result<(), Broken>
     }
 }
 
-/// A head with all that the rule asks of it.
+/// Head of a lane, with the inputs of the rule.
 struct Head<'a> {
     class: &'a Label,
     tenant: &'a Label,
@@ -574,16 +541,9 @@ impl<'a> Head<'a> {
         lane: Lane,
         waiting: &'a Waiting,
     ) -> Option<Self> {
-        let (class, tenant) = (
-            bookings.classes.label(lane.class)?,
-            bookings.tenants.label(lane.tenant)?,
-        );
-        let limits: Vec<&Declared> = bookings
-            .pairs
-            .get(&(lane.class, lane.tenant))?
-            .applied
-            .iter()
-            .collect();
+        let (class, tenant) = bookings.labels(lane.class, lane.tenant)?;
+        let pair = bookings.pairs.get(&(lane.class, lane.tenant))?;
+        let limits: Vec<&Declared> = pair.applied.iter().collect();
         let lacks = |limit: &Declared| counts.lacks(limit, (class, tenant), &waiting.amount.into());
         let is_own = |limit: &&&Declared| limit.limit.tenant.is_some();
         Some(Self {
@@ -597,7 +557,7 @@ impl<'a> Head<'a> {
         })
     }
 
-    /// Whether granting `other` leaves less than this one needs of a counter they share.
+    /// Whether a grant to `other` leaves less than this head needs of a shared counter.
     fn is_starved_by(&self, other: &Self, counts: &Counts<'_>) -> bool {
         let mut both = Total::from(self.waiting.amount);
         both.add(&other.waiting.amount);
@@ -609,7 +569,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Whether the amount stays within a limit that nobody uses.
+/// Whether the amount fits the limit when nothing is held.
 fn is_within(declared: &Declared, amount: &Amount) -> bool {
     Dimension::ALL.into_iter().all(|dimension| {
         declared

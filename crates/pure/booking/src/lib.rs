@@ -1,12 +1,11 @@
-//! Slots that always come back: limits, the waiting room, turns, fences and ends (design 40).
+//! Bookings and executions: limits, the waiting room, turns, fences and ends.
 //!
 //! [`Bookings`] is the state of the plane. It changes only through [`Bookings::apply`], which
-//! cannot fail; what should happen is decided by the functions of [`decide`], which apply each
-//! event as they go, so a grant sees the grant before it. Reading is `&self` everywhere else.
+//! cannot fail. The functions of [`decide`] choose the events and apply each at once, so that a
+//! grant takes the one before it into account. All other functions only read.
 //!
-//! Deliberately absent: clocks (every call is told the time), identities of callers (the edge
-//! knows who may act for whom), and holders' names in refusals (the edge adds those the caller
-//! may see).
+//! Deliberately absent: clocks (the time is an argument), identities of callers (the server checks
+//! permissions), and names of holders in refusals (the server adds those that the caller may see).
 
 pub mod archive;
 pub mod book;
@@ -39,21 +38,21 @@ pub use shown::Shown;
 
 use bursar_units::Millis;
 
-/// How long a waiting booking must wait to be treated as one priority higher (S3).
+/// Wait that raises a booking by one priority (S3).
 pub const AGEING_STEP: Millis = Millis::from_secs(60);
-/// After how many passes a large request is due (S4).
+/// Number of passes after which a large request is due (S4).
 pub const PASSES_UNTIL_DUE: u32 = 100;
-/// How long an ended booking is remembered (L6).
+/// Time for which an ended booking is remembered (L6).
 pub const REMEMBERED: Millis = Millis::from_hours(24);
-/// How many ended bookings are remembered at most (L6).
+/// Most ended bookings that are remembered (L6).
 pub const REMEMBERED_MAX: usize = 1_000_000;
-/// The shortest time a grant may be asked for without renewal (S7).
+/// Shortest ttl (S7).
 pub const TTL_MIN: Millis = Millis::from_secs(1);
-/// The longest time a grant may be asked for without renewal (S7).
+/// Longest ttl (S7).
 pub const TTL_MAX: Millis = Millis::from_hours(24);
-/// What a request that names no ttl gets (S7).
+/// Ttl of a request that names none (S7).
 pub const TTL_DEFAULT: Millis = Millis::from_secs(60);
-/// An estimate rests on at most this many of the last ends of a class (S8).
+/// Most ends of a class that an estimate rests on (S8).
 pub const ESTIMATE_RESTS_ON_MAX: usize = 200;
-/// An estimate is given only if it rests on at least this many (S8).
+/// Fewest ends of a class that an estimate rests on (S8).
 pub const ESTIMATE_RESTS_ON_MIN: usize = 20;

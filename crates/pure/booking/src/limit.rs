@@ -3,28 +3,28 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bursar_units::{Bounds, Dimension, Label, Millis, ObjectName, Total, whole};
+use bursar_units::{Amount, Bounds, Dimension, Label, Millis, ObjectName, Total, whole};
 use serde::{Deserialize, Serialize};
 
-/// The name of the limit that ships and can be changed but not deleted.
+/// Name of the shipped limit on each class, which can be changed but not deleted.
 pub const DEFAULT_NAME: &str = "default";
-/// The name of the shipped limit on each tenant; it can be changed but not deleted either.
+/// Name of the shipped limit on each tenant, which can be changed but not deleted.
 pub const TENANTS_NAME: &str = "tenants";
-/// Slots per tenant where nothing else is said, so that nobody escapes limits of classes by
-/// inventing classes.
+/// Slots per tenant in the shipped limit. It keeps tenants from avoiding limits of classes with new
+/// classes.
 pub const TENANTS_SLOTS: u64 = 1_000;
-/// The seed's number: slots per class where nothing else is said.
+/// Slots per class in the shipped limit.
 pub const DEFAULT_SLOTS: u64 = 100;
-/// The share of a tenant whose limit names none.
+/// Weight of a tenant whose limit names none.
 pub const WEIGHT_DEFAULT: u64 = 100;
-/// The largest share.
+/// Largest weight.
 pub const WEIGHT_MAX: u64 = 1_000;
-/// How many may wait where a limit names no bound.
+/// Most waiting bookings of a limit that names no bound.
 pub const QUEUE_DEFAULT: u64 = 10_000;
-/// How long one may wait where a limit names no bound.
+/// Longest wait of a limit that names no bound.
 pub const WAIT_DEFAULT: Millis = Millis::from_hours(24);
 
-/// Which values of a field a limit speaks of.
+/// Values of a field that a limit applies to.
 #[derive(Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Scope {
@@ -38,9 +38,9 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Bound {
-    /// This much.
+    /// Absolute value.
     Exactly(#[serde(with = "whole")] u64),
-    /// This many percent of the inventory, rounded down.
+    /// Percentage of the inventory, rounded down.
     Percent(#[serde(with = "whole")] u64),
 }
 
@@ -48,15 +48,15 @@ pub enum Bound {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Limit {
-    /// Its name.
+    /// Name.
     pub name: ObjectName,
-    /// Which classes; `None` is all of them together.
+    /// Classes; `None` is all of them together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Scope>,
-    /// Which tenants; `None` is all of them together.
+    /// Tenants; `None` is all of them together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Scope>,
-    /// Most units of admission.
+    /// Most slots.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -76,10 +76,11 @@ pub struct Limit {
         with = "whole::optional"
     )]
     pub gpus: Option<u64>,
-    /// How many may wait.
+    /// Most waiting bookings.
     #[serde(rename = "maxQueue", with = "whole")]
     pub queue_max: u64,
-    /// How many of one tenant may wait; `None` in limits of before level 1: as many as may at all.
+    /// Most waiting bookings of one tenant; `None` in limits from before level 1, without such a
+    /// bound.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -87,13 +88,13 @@ pub struct Limit {
         with = "whole::optional"
     )]
     pub tenant_queue_max: Option<u64>,
-    /// How long one may ask to wait.
+    /// Longest wait of a request.
     #[serde(rename = "maxWaitMs")]
     pub wait_max: Millis,
-    /// The longest ttl one may ask for.
+    /// Longest ttl of a request.
     #[serde(rename = "maxTtlMs")]
     pub ttl_max: Millis,
-    /// The share of a tenant's turn; only where `tenant` alone is given.
+    /// Weight in fair queueing (S3); only in limits of tenants.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -102,7 +103,7 @@ pub struct Limit {
     pub weight: Option<u64>,
 }
 
-/// The four kinds, in the order in which a refusal names them.
+/// Kind of a limit, in the order in which refusals list them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub enum Kind {
     /// All requests together.
@@ -115,48 +116,48 @@ pub enum Kind {
     ClassTenant,
 }
 
-/// A limit with its percentages worked out.
+/// A limit with its bounds on the current inventory.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Declared {
-    /// As declared.
+    /// Limit as declared.
     pub limit: Limit,
-    /// Its bounds on the present inventory.
+    /// Bounds, with percentages as absolute values.
     pub bounds: Bounds,
 }
 
-/// The limits that apply to one class and tenant: one of each kind at most, in kind order.
+/// Limits that apply to one class and tenant: at most one of each kind, in kind order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Applied([Option<Arc<Declared>>; 4]);
 
 /// One counter of a limit against its bounds.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LimitUse {
-    /// The limit's name.
+    /// Name of the limit.
     pub name: ObjectName,
-    /// The dimension that is counted.
+    /// Dimension.
     pub dimension: Dimension,
-    /// Its bound; zero means paused.
+    /// Bound; zero means paused.
     pub size: u64,
-    /// What is held.
+    /// Amount held.
     pub in_use: u64,
-    /// How many bookings wait under this counter.
+    /// Number of bookings that wait under this counter.
     pub waiting: u64,
 }
 
 type Scopes = (Option<Scope>, Option<Scope>);
 
-/// All limits, found by what they speak of.
+/// All limits, by name and by scope.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Limits {
     declared: BTreeMap<ObjectName, Arc<Declared>>,
-    /// By class, tenant and name. Outside of a change there is one name for each scope; while
-    /// several limits change together two may share one, and neither must push the other out.
+    /// One limit for each scope between records. Within a record two may share a scope for a
+    /// moment, so the inner map keeps both.
     by_scope: BTreeMap<Scopes, BTreeMap<ObjectName, Arc<Declared>>>,
     inventory: Total,
 }
 
 impl Limit {
-    /// A limit that bounds nothing, to be filled in.
+    /// A limit without bounds.
     pub fn unbounded(name: ObjectName, class: Option<Scope>, tenant: Option<Scope>) -> Self {
         Self {
             name,
@@ -174,12 +175,12 @@ impl Limit {
         }
     }
 
-    /// The share of a queue that one tenant may fill where a limit names no other: a tenth.
+    /// Default share of a queue that one tenant may fill: a tenth.
     pub fn tenant_queue_default_ceil(queue_max: u64) -> u64 {
         queue_max.div_ceil(10)
     }
 
-    /// The limit that ships for each tenant.
+    /// Shipped limit on each tenant.
     pub fn shipped_for_tenants() -> Self {
         Self {
             slots: Some(TENANTS_SLOTS),
@@ -189,7 +190,7 @@ impl Limit {
         }
     }
 
-    /// The shipped default: 100 slots for each class.
+    /// Shipped limit on each class.
     pub fn shipped() -> Self {
         Self {
             slots: Some(DEFAULT_SLOTS),
@@ -197,7 +198,7 @@ impl Limit {
         }
     }
 
-    /// Which of the four kinds it is.
+    /// Kind of the limit.
     pub fn kind(&self) -> Kind {
         match (&self.class, &self.tenant) {
             (None, None) => Kind::Everything,
@@ -207,9 +208,9 @@ impl Limit {
         }
     }
 
-    /// Its bounds on a given inventory; a percentage rounds down, and is at most what a bound can be.
+    /// Bounds on a given inventory; a percentage rounds down and saturates.
     pub fn bounds_on(&self, inventory: &Total) -> Bounds {
-        let worked_out = |bound: Option<Bound>, dimension| {
+        let absolute = |bound: Option<Bound>, dimension| {
             bound.map(|bound| match bound {
                 Bound::Exactly(value) => value,
                 Bound::Percent(percent) => {
@@ -221,20 +222,34 @@ impl Limit {
         };
         Bounds {
             slots: self.slots,
-            cpu_milli: worked_out(self.cpu, Dimension::Cpu),
-            memory_bytes: worked_out(self.memory, Dimension::Memory),
+            cpu_milli: absolute(self.cpu, Dimension::Cpu),
+            memory_bytes: absolute(self.memory, Dimension::Memory),
             gpus: self.gpus,
         }
     }
 }
 
+impl Declared {
+    /// Use of a counter of the limit, in every dimension that the limit bounds.
+    pub fn uses(&self, used: &Amount, waiting: u64) -> impl Iterator<Item = LimitUse> {
+        Dimension::ALL.into_iter().filter_map(move |dimension| {
+            Some(LimitUse {
+                name: self.limit.name.clone(),
+                dimension,
+                size: self.bounds.of(dimension)?,
+                in_use: used.of(dimension),
+                waiting,
+            })
+        })
+    }
+}
+
 impl Applied {
-    /// The limits, in kind order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Declared> {
         self.0.iter().flatten().map(AsRef::as_ref)
     }
 
-    /// The share of the tenant's turn.
+    /// Weight of the tenant.
     pub(crate) fn weight(&self) -> u64 {
         let [_, tenant, _, _] = &self.0;
         tenant
@@ -289,7 +304,7 @@ impl Limits {
         self.declared.get(name).map(AsRef::as_ref)
     }
 
-    /// Declares without looking at scopes: for checking several changes before any is made.
+    /// Declares without indexing scopes, to check several changes before any is made.
     pub(crate) fn declare(&mut self, limit: &Limit) {
         let declared = Declared {
             limit: limit.clone(),
@@ -298,12 +313,12 @@ impl Limits {
         self.declared.insert(limit.name.clone(), Arc::new(declared));
     }
 
-    /// The reverse of [`Self::declare`].
+    /// Reverts [`Self::declare`].
     pub(crate) fn undeclare(&mut self, name: &ObjectName) {
         self.declared.remove(name);
     }
 
-    /// Two declared limits that speak of the same class and tenant.
+    /// Two declared limits with the same class and tenant.
     pub(crate) fn same_scopes(&self) -> Option<(ObjectName, ObjectName)> {
         let mut seen = BTreeMap::new();
         self.declared.values().find_map(|declared| {
@@ -313,7 +328,7 @@ impl Limits {
         })
     }
 
-    /// The limits that apply to a class and tenant.
+    /// Limits that apply to a class and tenant.
     ///
     /// A limit that names a value beats the `each` limit of its kind; for class × tenant the
     /// order is both named, class named, tenant named, both each.

@@ -1,32 +1,32 @@
 //! Classes and tenants, interned while anything refers to them.
 //!
-//! Numbers make counters and lane keys cheap; they are private to one copy of the state and
-//! never ordered by, so a state restored from a snapshot, with other numbers, behaves the same.
+//! Numbers make counters and lane keys cheap. They are private to one copy of the state, and no
+//! result depends on their order: a state restored with other numbers behaves the same.
 
 use bursar_units::{Index, Label};
 
-/// A class or a tenant in this copy of the state.
+/// Number of a class or tenant in this copy of the state.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub(crate) struct NameIndex(u32);
 
 impl NameIndex {
-    /// The number of no name.
+    /// Number that no name has.
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
-/// A table of names with what is known of each.
+/// Table of names, each with a value.
 #[derive(Clone, Debug)]
 pub(crate) struct Names<T> {
     by_text: Index<Label, NameIndex>,
     entries: Vec<Entry<T>>,
     free: Vec<NameIndex>,
-    /// What is told of a name that is not here.
+    /// Value of an unknown name.
     absent: T,
 }
 
 #[derive(Clone, Debug)]
 struct Entry<T> {
-    /// `None` where the place is free.
+    /// `None` if the entry is free.
     label: Option<Label>,
     references: u64,
     value: T,
@@ -48,7 +48,7 @@ impl<T: Clone + Default> Names<T> {
         self.by_text.get(label).copied()
     }
 
-    /// Takes a reference to a name, making it known if it was not.
+    /// Takes a reference to a name, and adds an unknown one.
     pub(crate) fn take(&mut self, label: &Label) -> NameIndex {
         let index = self.find(label).unwrap_or_else(|| self.add(label));
         if let Some(entry) = self.entry_mut(index) {
@@ -57,7 +57,7 @@ impl<T: Clone + Default> Names<T> {
         index
     }
 
-    /// Gives a reference back; the last one forgets the name and what was known of it.
+    /// Gives a reference back; the last one removes the name and its value.
     pub(crate) fn give(&mut self, index: NameIndex) {
         let Some(entry) = self.entry_mut(index) else {
             return;
@@ -81,12 +81,12 @@ impl<T: Clone + Default> Names<T> {
         self.entry_mut(index).map(|entry| &mut entry.value)
     }
 
-    /// The text of a name; a free place has none, and nothing refers to it.
+    /// Text of a name; `None` for a free entry.
     pub(crate) fn label(&self, index: NameIndex) -> Option<&Label> {
         self.entry(index)?.label.as_ref()
     }
 
-    /// All known names, in no order that may reach an output: callers sort or sum.
+    /// All names, in an order that must not reach an output: callers sort or sum.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Label, &T)> {
         self.entries
             .iter()
@@ -103,9 +103,9 @@ impl<T: Clone + Default> Names<T> {
             });
             index
         });
-        // A place that was given back has no references and nothing known of it.
-        if let Some(place) = self.entry_mut(index) {
-            place.label = Some(label.clone());
+        // A free entry has no references and a default value.
+        if let Some(entry) = self.entry_mut(index) {
+            entry.label = Some(label.clone());
         }
         self.by_text.insert(label.clone(), index);
         index
@@ -129,7 +129,7 @@ mod tests {
     use super::Names;
 
     #[test]
-    fn a_name_is_known_while_it_is_referred_to_and_leaves_nothing_to_the_next() {
+    fn the_last_reference_removes_a_name_and_its_value() {
         let (first, second) = (Label::new("first").unwrap(), Label::new("second").unwrap());
         let mut names: Names<u64> = Names::default();
         let index = names.take(&first);
@@ -142,7 +142,7 @@ mod tests {
             (names.find(&first), names.label(index), names.iter().count()),
             (None, None, 0)
         );
-        assert_eq!(names.take(&second), index, "places are used again");
+        assert_eq!(names.take(&second), index, "entries are used again");
         assert_eq!((*names.get(index), names.label(index)), (0, Some(&second)));
     }
 }

@@ -74,7 +74,7 @@ impl Plane for Bookings {
         Self::apply(self, at, event);
     }
 
-    /// All deadlines of bookings measure patience: the longest run of an execution, too.
+    /// All deadlines of bookings are patience deadlines, also the longest run time of an execution.
     fn next_deadline(&self, class: Class) -> Option<Instant> {
         match class {
             Class::Clock => None,
@@ -111,8 +111,8 @@ impl Plane for Bookings {
         decide::check_changes(self, changes)
     }
 
-    /// An operator's own limit on each tenant takes the place of the shipped one, which comes back
-    /// when that one ends.
+    /// A limit of an operator on each tenant replaces the shipped one, which comes back when the
+    /// operator removes that limit.
     fn implied(&self, changes: &[&Change]) -> [Vec<Change>; 2] {
         let ends = decide::replaces_shipped(self, changes);
         let all: Vec<&Change> = ends.iter().chain(changes.iter().copied()).collect();
@@ -147,7 +147,7 @@ impl Plane for Bookings {
     }
 
     fn sketch(&self, commands: &[&Command]) -> Self {
-        // No holder has the fence that a program was given: all of them count.
+        // An adoption compares its fence with those of all holders.
         let is_adoption = |command: &&Command| matches!(command, Command::Adopt(_));
         if commands.iter().any(is_adoption) {
             return self.clone();

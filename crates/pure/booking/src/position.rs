@@ -1,60 +1,61 @@
-//! Where a waiting booking stands, why it waits, and what that rests on (S8).
+//! Position of a waiting booking: the bookings ahead, the reason, and an estimate (S8).
 
 use std::collections::BTreeMap;
 
 use bursar_units::{Amount, BookingId, Dimension, Instant, Label, ObjectName};
 
 use crate::limit::{Applied, Declared, Kind, LimitUse};
+use crate::names::NameIndex;
 use crate::request::Request;
 use crate::room::Lane;
 use crate::{Bookings, ESTIMATE_RESTS_ON_MIN, Fence};
 
-/// Why a booking waits, in the order in which a headline is chosen.
+/// Reason of a wait, in the order in which a headline is chosen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub enum Reason {
     /// A limit is set to zero.
     LimitPaused,
     /// A limit is full.
     LimitFull,
-    /// It would fit, but an earlier large request is due.
+    /// The booking fits, but an earlier large request is due.
     Shielded,
-    /// It would fit, but others come first.
+    /// The booking fits, but others come first.
     QueueOrder,
 }
 
-/// What can be said of a booking that waits.
+/// Position of a waiting booking.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Position {
-    /// How many of its class come before it.
+    /// Number of bookings of its class that come before it.
     pub ahead: u64,
-    /// Why it waits.
+    /// Reason of the wait.
     pub reason: Reason,
-    /// The limits that bind, headline first; those it shares where only order binds.
+    /// Limits that are full, headline first; the shared ones if only the order matters.
     pub limits: Vec<LimitUse>,
-    /// When it may be granted.
+    /// Estimated time until the grant.
     pub estimate: Option<Estimate>,
 }
 
-/// Whom a limit holds up.
+/// Bookings that a limit holds up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HeldUp {
-    /// How many bookings.
+    /// Number of bookings.
     pub bookings: u64,
-    /// Since when the longest of them waits.
+    /// Time of the oldest request among them.
     pub since: Instant,
 }
 
-/// A guess, with what it rests on.
+/// An estimate and its basis.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Estimate {
     /// Milliseconds from now.
     pub ms: u64,
-    /// How many ends of the class it rests on.
+    /// Number of ends of the class that it rests on.
     pub rests_on: usize,
 }
 
 impl Bookings {
-    /// Where a waiting booking stands; `None` if it does not wait.
+    /// Position of a waiting booking; `None` if it does not wait.
     pub fn position(&self, at: Instant, id: &BookingId) -> Option<Position> {
         let queued = self.queued.get(id)?;
         let lane = queued.terms.lane();
@@ -78,7 +79,7 @@ impl Bookings {
         let ahead = self.ahead(at, lane, queued.sequence);
         let estimate = match reason {
             Reason::LimitPaused => None,
-            _ => self.estimate_of(lane, ahead),
+            _ => self.estimate(lane.class, ahead),
         };
         Some(Position {
             ahead,
@@ -88,13 +89,12 @@ impl Bookings {
         })
     }
 
-    /// When a slot of a class may come free for someone who would be first; for refusals.
+    /// Estimate of the next free slot of a class, for refusals.
     pub fn next_free(&self, class: &Label) -> Option<Estimate> {
-        let class = self.classes.get(self.classes.find(class)?);
-        estimate(&class.held_ms, class.counter.used.shown().slots, 0)
+        self.estimate(self.classes.find(class)?, 0)
     }
 
-    /// The limits that a request would apply, each with its use in every bounded dimension.
+    /// Limits that apply to a request, each with its use in every bounded dimension.
     pub fn limits_for(&self, request: &Request) -> Vec<LimitUse> {
         let applied = self.limits.applied(&request.class, &request.tenant);
         applied
@@ -103,8 +103,8 @@ impl Bookings {
             .collect()
     }
 
-    /// How many bookings each limit holds up, and since when the longest. One that lacks nothing
-    /// and waits for its turn is held up by the limits whose order it stands in.
+    /// Bookings that each limit holds up. A booking that fits and waits for its turn is held up by
+    /// the limits that it shares with others.
     pub fn held_up(&self) -> BTreeMap<ObjectName, HeldUp> {
         let mut held_up = BTreeMap::new();
         for (lane, queue) in self.room.lanes() {
@@ -133,7 +133,7 @@ impl Bookings {
         held_up
     }
 
-    /// The limits and dimensions that an amount exceeds now, headline first (S1).
+    /// Limits and dimensions that an amount exceeds now, headline first (S1).
     pub(crate) fn binding(&self, lane: Lane, applied: &Applied, amount: &Amount) -> Vec<LimitUse> {
         applied
             .iter()
@@ -145,7 +145,7 @@ impl Bookings {
             .collect()
     }
 
-    /// A limit's counter for a lane in one dimension, which the limit bounds.
+    /// Use of a limit's counter for a lane, in a dimension that the limit bounds.
     pub(crate) fn limit_use(
         &self,
         declared: &Declared,
@@ -162,8 +162,8 @@ impl Bookings {
         }
     }
 
-    /// The limits that a lane's order is about, each in its first bounded dimension: those it
-    /// shares with others, or its tenant's own where nobody else counts in a bounded one.
+    /// Limits that a lane shares with other tenants, each in its first bounded dimension; all
+    /// limits of the lane if no shared one has a bound.
     pub(crate) fn shared_use(&self, lane: Lane, applied: &Applied) -> Vec<LimitUse> {
         let in_use = |is_wanted: fn(Kind) -> bool| -> Vec<LimitUse> {
             applied
@@ -185,38 +185,35 @@ impl Bookings {
         }
     }
 
-    /// The fence of the next grant.
+    /// Fence of the next grant.
     pub fn next_fence(&self) -> Fence {
         Fence(self.fence.0 + 1).max(self.fences_from)
     }
 
-    /// Interns the request's names for the length of `look`, so that counters can be read.
+    /// Interns the names of a request for the duration of `read`, which needs the counters.
     pub(crate) fn with_lane<T>(
         &mut self,
         request: &Request,
-        look: impl FnOnce(&Self, Lane) -> T,
+        read: impl FnOnce(&Self, Lane) -> T,
     ) -> T {
         let class = self.classes.take(&request.class);
         let tenant = self.tenants.take(&request.tenant);
-        let result = look(
-            self,
-            Lane {
-                class,
-                tenant,
-                priority: request.priority,
-            },
-        );
+        let lane = Lane {
+            class,
+            tenant,
+            priority: request.priority,
+        };
+        let result = read(self, lane);
         self.classes.give(class);
         self.tenants.give(tenant);
         result
     }
 
-    /// How many of the class come before, if everyone is served in the order of turns: each
-    /// booking is placed at the turn its tenant will have reached when those of its lane before
-    /// it have been granted.
+    /// Number of bookings of the class that come before, in the order of turns. The turn of a
+    /// booking is that of its tenant after the grants to those before it in its lane.
     fn ahead(&self, at: Instant, lane: Lane, sequence: u64) -> u64 {
         let mut mine = None;
-        let mut places = Vec::new();
+        let mut keys = Vec::new();
         for (other, queue) in self
             .room
             .lanes()
@@ -225,42 +222,33 @@ impl Bookings {
             let weight = self.applied_of(other.class, other.tenant).weight();
             let mut turn = self.tenants.get(other.tenant).turn;
             for waiting in queue {
-                let place = (waiting.aged(other.priority, at), turn, waiting.sequence);
+                let key = (waiting.aged(other.priority, at), turn, waiting.sequence);
                 if waiting.sequence == sequence {
-                    mine = Some(place);
+                    mine = Some(key);
                 }
-                places.push(place);
+                keys.push(key);
                 turn = turn.saturating_add(crate::room::turn_step_floor(&waiting.amount, weight));
             }
         }
-        let before = mine.map_or(0, |mine| {
-            places.iter().filter(|place| **place < mine).count()
-        });
+        let before = mine.map_or(0, |mine| keys.iter().filter(|key| **key < mine).count());
         u64::try_from(before).unwrap_or(u64::MAX)
     }
 
-    fn estimate_of(&self, lane: Lane, ahead: u64) -> Option<Estimate> {
-        let class = self.classes.get(lane.class);
-        estimate(&class.held_ms, class.counter.used.shown().slots, ahead)
+    /// ⌈mean time held · (ahead + 1) / slots in use⌉: with n slots in use one comes free every
+    /// n-th part of the mean. `None` with too few ends.
+    fn estimate(&self, class: NameIndex, ahead: u64) -> Option<Estimate> {
+        let class = self.classes.get(class);
+        let slots_in_use = class.counter.used.shown().slots;
+        let rests_on = class.held_ms.len();
+        if rests_on < ESTIMATE_RESTS_ON_MIN || slots_in_use == 0 {
+            return None;
+        }
+        let sum: u128 = class.held_ms.iter().map(|ms| u128::from(*ms)).sum();
+        let divisor = u128::try_from(rests_on).ok()? * u128::from(slots_in_use);
+        let ms = (sum * (u128::from(ahead) + 1)).div_ceil(divisor);
+        Some(Estimate {
+            ms: u64::try_from(ms).ok()?,
+            rests_on,
+        })
     }
-}
-
-/// ⌈mean time held · (ahead + 1) / slots in use⌉: with n slots in use one comes free every
-/// n-th part of the mean. Absent where it would rest on too little.
-fn estimate(
-    held_ms: &std::collections::VecDeque<u64>,
-    slots_in_use: u64,
-    ahead: u64,
-) -> Option<Estimate> {
-    let rests_on = held_ms.len();
-    if rests_on < ESTIMATE_RESTS_ON_MIN || slots_in_use == 0 {
-        return None;
-    }
-    let sum: u128 = held_ms.iter().map(|ms| u128::from(*ms)).sum();
-    let divisor = u128::try_from(rests_on).ok()? * u128::from(slots_in_use);
-    let ms = (sum * (u128::from(ahead) + 1)).div_ceil(divisor);
-    Some(Estimate {
-        ms: u64::try_from(ms).ok()?,
-        rests_on,
-    })
 }

@@ -1,4 +1,4 @@
-//! What is asked for, and how it can end.
+//! Requests, and the ways in which a booking can end.
 
 use bursar_units::{Amount, BookingId, Label, Millis, is_default, vocabulary, whole};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::TTL_DEFAULT;
 use crate::execution::Order;
 
-/// The number that proves a booking is still yours: one counter for the whole ledger (S5).
+/// Number that proves that a grant is still valid, from one counter of the ledger (S5).
 #[derive(
     Clone, Copy, Debug, Default, Eq, PartialEq, Ord, PartialOrd, Hash, Serialize, Deserialize,
 )]
@@ -14,14 +14,14 @@ use crate::execution::Order;
 pub struct Fence(#[serde(with = "whole")] pub u64);
 
 vocabulary! {
-    /// How urgent a request is; the least is served first (S3).
+    /// Priority of a request; the lowest level is served first (S3).
     #[derive(Default)]
     pub enum Priority {
         /// 0.
         Urgent = "urgent",
         /// 1.
         High = "high",
-        /// 2, what a request that names none gets.
+        /// 2, the default.
         #[default]
         Normal = "normal",
         /// 3.
@@ -44,19 +44,20 @@ impl Priority {
     }
 }
 
-/// A request for slots under a booking's id. Two requests are the same iff all of it is (L6).
+/// A request for slots under an id. Two requests are the same iff all fields but the fence are
+/// (L6).
 ///
-/// This is also its form in the journal: commands, events and snapshots hold it so.
+/// This is also the form in commands, events and snapshots.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Request {
-    /// The client's name for it.
+    /// Id, chosen by the client.
     pub id: BookingId,
-    /// What kind of execution it is; the seed's language.
+    /// Class: the kind of execution, such as a language.
     pub class: Label,
-    /// Whom it counts for.
+    /// Tenant that it counts for.
     pub tenant: Label,
-    /// Units of admission. Every applicable limit is charged these and the three amounts that follow.
+    /// Slots. All limits that apply are charged with these and the next three amounts.
     #[serde(with = "whole")]
     pub slots: u64,
     /// CPU in millicores.
@@ -68,17 +69,17 @@ pub struct Request {
     /// Whole GPUs.
     #[serde(default, skip_serializing_if = "is_default", with = "whole")]
     pub gpus: u64,
-    /// How urgent it is.
+    /// Priority.
     #[serde(default, skip_serializing_if = "is_default")]
     pub priority: Priority,
-    /// How long a grant lasts without renewal; zero for an execution, which has its own times.
+    /// Length of a grant without renewal; zero for an execution, which has its own times.
     #[serde(default, skip_serializing_if = "is_default", rename = "ttlMs")]
     pub ttl: Millis,
-    /// How long it may wait; zero refuses at once.
+    /// Longest wait; zero refuses at once.
     #[serde(default, skip_serializing_if = "is_default", rename = "waitMs")]
     pub wait: Millis,
-    /// The execution this booking belongs to, where it is not the booking's own id. Stored and
-    /// charged to nothing, as are the two limits that follow.
+    /// Execution that this booking belongs to, if it has another id. Stored only, as are the next
+    /// two limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<BookingId>,
     /// CPU limit for the executor, in millicores.
@@ -95,50 +96,49 @@ pub struct Request {
         with = "whole::optional"
     )]
     pub memory_limit_bytes: Option<u64>,
-    /// The fence that it was granted under: in events and snapshots. A request has none when it
-    /// comes in.
+    /// Fence of the grant, in events and snapshots; commands have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Fence>,
 }
 
-/// A request for an execution: a booking without a ttl, and what is run under it (X1).
+/// A request for an execution: a booking without a ttl, and an order (X1).
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Submission {
-    /// The booking, of the execution's own id.
+    /// Booking, under the id of the execution.
     pub booking: Request,
-    /// What is run, and its times.
+    /// Work and times.
     pub order: Order,
 }
 
 vocabulary! {
-    /// How a booking ended (S6).
+    /// Kind of end of a booking (S6).
     pub enum End {
-        /// The holder gave it back.
+        /// The holder released it.
         Released = "released",
-        /// The caller gave up while it waited.
+        /// The caller cancelled it while it waited.
         Cancelled = "cancelled",
         /// The holder did not renew in time.
         Expired = "expired",
-        /// The wait that was asked for went by without a grant.
+        /// The wait was over before a grant.
         WaitOver = "wait-over",
-        /// An operator took it back.
+        /// An operator ended it.
         Forced = "forced",
     }
 }
 
 vocabulary! {
-    /// What the holder says of its work when it gives the slot back.
+    /// Outcome that the holder reports with a release.
     pub enum Outcome {
-        /// It went well.
+        /// The work succeeded.
         Ok = "ok",
-        /// It did not.
+        /// The work failed.
         Failed = "failed",
     }
 }
 
 impl Request {
-    /// A request for one slot: no wait, and all else as in a request that does not name it.
+    /// A request for one slot without a wait, with defaults in all other fields.
     pub fn new(id: BookingId, class: Label, tenant: Label) -> Self {
         Self {
             id,
@@ -158,7 +158,7 @@ impl Request {
         }
     }
 
-    /// What is charged to every applicable limit.
+    /// Amount that limits are charged with.
     pub fn amount(&self) -> Amount {
         Amount {
             slots: self.slots,
@@ -168,8 +168,7 @@ impl Request {
         }
     }
 
-    /// The first field in which two requests differ, by its name in the API. The fence is no part
-    /// of what was asked.
+    /// First field that differs, by its name in the API; the fence does not count.
     pub fn first_difference(&self, other: &Self) -> Option<&'static str> {
         [
             ("class", self.class == other.class),

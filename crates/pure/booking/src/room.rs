@@ -1,8 +1,8 @@
 //! The waiting room: lanes, turns, passes and the shield (S2–S4).
 //!
-//! A lane is (class, tenant, priority), first in first out, and only heads are candidates.
-//! The next grant goes to the head with the least (aged priority, turn of its tenant, sequence)
-//! among those that fit and are not shielded. `tests/it/oracle.rs` holds the plain loop.
+//! A lane is (class, tenant, priority), first in first out, and only heads are candidates. The next
+//! grant goes to the head with the least (aged priority, turn of its tenant, sequence) among those
+//! that fit and are not shielded. `tests/it/oracle.rs` has the same rule as a plain loop.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,7 @@ use crate::PASSES_UNTIL_DUE;
 use crate::names::NameIndex;
 use crate::request::Priority;
 
-/// One first-in-first-out queue. Class first, so that a class is a range.
+/// Key of one first-in-first-out queue. The class is first, so that its lanes are one range.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub(crate) struct Lane {
     pub(crate) class: NameIndex,
@@ -20,42 +20,39 @@ pub(crate) struct Lane {
     pub(crate) priority: Priority,
 }
 
-/// A booking in a lane.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
-    /// Order of arrival in the whole ledger.
+    /// Number of the request in the ledger.
     pub(crate) sequence: u64,
     pub(crate) id: BookingId,
     pub(crate) amount: Amount,
     pub(crate) since: Instant,
-    /// How often a later one was granted what this one lacked.
+    /// Number of later bookings that were granted what this one lacked.
     pub(crate) passes: u32,
-    /// When it became due, counted in dues; `None` until then.
+    /// Number in the order in which heads became due; `None` until then.
     pub(crate) due: Option<u64>,
 }
 
-/// What orders candidates; the least is served first.
+/// Order of candidates; the least is served first.
 pub(crate) type Key = (u64, u128, u64);
 
-/// All lanes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Room {
     lanes: BTreeMap<Lane, VecDeque<Waiting>>,
     length: usize,
-    /// The heads that are due, in the order in which they became so. A due one stays the head of
-    /// its lane until it leaves: nobody joins before it.
+    /// Lanes with a due head, in the order in which heads became due. A due head stays the head.
     due: BTreeMap<u64, Lane>,
 }
 
 impl Waiting {
-    /// The priority after ageing: one step better for every minute waited.
+    /// Priority after ageing: one level higher for every minute waited.
     pub(crate) fn aged(&self, priority: Priority, at: Instant) -> u64 {
         let steps_floor = at.since(self.since).ms() / crate::AGEING_STEP.ms();
         priority.level().saturating_sub(steps_floor)
     }
 }
 
-/// What a grant costs its tenant: ⌊slots · 2⁶⁴ / weight⌋ (S3).
+/// Step of the turn for a grant: ⌊slots · 2⁶⁴ / weight⌋ (S3).
 pub(crate) fn turn_step_floor(amount: &Amount, weight: u64) -> u128 {
     (u128::from(amount.slots) << 64) / u128::from(weight.max(1))
 }
@@ -70,7 +67,7 @@ impl Room {
             self.due.insert(due, lane);
         }
         let queue = self.lanes.entry(lane).or_default();
-        // Arrival order is sequence order; a snapshot restores bookings by id.
+        // A snapshot restores bookings in the order of ids, not of arrival.
         let at = queue.partition_point(|other| other.sequence < waiting.sequence);
         queue.insert(at, waiting);
         self.length += 1;
@@ -110,14 +107,14 @@ impl Room {
             .filter_map(|(lane, queue)| Some((*lane, queue.front()?)))
     }
 
-    /// The due heads with their places in the order of dues, first due first.
+    /// Due heads with their numbers, first due first.
     pub(crate) fn due_heads(&self) -> impl Iterator<Item = (u64, Lane, &Waiting)> {
         self.due
             .iter()
             .filter_map(|(due, lane)| Some((*due, *lane, self.lanes.get(lane)?.front()?)))
     }
 
-    /// Notes that the head of a lane was passed; whether that made it due, as number `dues`.
+    /// Counts a pass of the head of a lane. Returns whether it became due, with number `dues`.
     pub(crate) fn pass(&mut self, lane: Lane, dues: u64) -> bool {
         let Some(head) = self.lanes.get_mut(&lane).and_then(VecDeque::front_mut) else {
             return false;

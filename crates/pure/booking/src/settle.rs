@@ -1,4 +1,4 @@
-//! Who is granted next, who is passed by it, and who is shielded (S2–S4).
+//! Choice of the next grant, the heads that it passes, and the shield (S2–S4).
 //!
 //! ```text
 //! key(h)     = (max(0, priority − waited/60 s), turn[tenant], sequence)
@@ -7,8 +7,8 @@
 //! ```
 //! Worked example: limit 4, a head `big` of 4 slots and a lane of small ones of 1 slot. While 1
 //! is in use `big` lacks the limit, so small ones are granted and each passes `big`. After 100
-//! passes `big` is due, and a small one is granted only where 4 would stay free: never. The
-//! four drain, and `big` is granted.
+//! passes `big` is due, and a small one is granted only if 4 slots stay free after it, which never
+//! happens. When all slots are free, `big` is granted.
 
 use bursar_units::{Amount, BookingId, Instant, Total};
 
@@ -17,7 +17,7 @@ use crate::limit::{Applied, Declared, Kind};
 use crate::names::NameIndex;
 use crate::room::{Key, Lane, Waiting};
 
-/// The least that anyone can ask for: a class without it has no candidates.
+/// Smallest amount: a class without room for it has no candidates.
 const LEAST: Amount = Amount {
     slots: 1,
     cpu_milli: 0,
@@ -26,12 +26,12 @@ const LEAST: Amount = Amount {
 };
 
 impl Bookings {
-    /// The booking that must be granted next, if any can be.
+    /// Booking to grant next, if any can be granted.
     pub(crate) fn next_grant(&self, at: Instant) -> Option<BookingId> {
         let mut best: Option<(Key, &Waiting)> = None;
         let mut class: Option<(NameIndex, bool)> = None;
         for (lane, head) in self.room.heads() {
-            // Lanes come class by class, and a full class is looked at once.
+            // Lanes are ordered by class, so a full class is checked once.
             let is_full = match class {
                 Some((same, is_full)) if same == lane.class => is_full,
                 _ => self.lacks_shared(lane, lane, &LEAST),
@@ -51,10 +51,10 @@ impl Bookings {
         best.map(|(_, head)| head.id.clone())
     }
 
-    /// Whether a newcomer is granted at once: it is the head of its lane, fits, and is not
-    /// shielded. In a settled room nobody else can be granted, and nobody can after it either: it
-    /// only takes, and a due head that shields keeps what it needs of its own limits, too. While
-    /// the room is not settled, those who wait come first (L9).
+    /// Whether a new request is granted at once: it is the head of its lane, fits, and is not
+    /// shielded. In a settled room no other booking can be granted, neither before it nor after it:
+    /// it only takes, and a due head that shields keeps what it needs of its own limits. In an
+    /// unsettled room waiting bookings come first (L9).
     pub(crate) fn would_grant(&self, lane: Lane, applied: &Applied, amount: &Amount) -> bool {
         !self.is_unsettled()
             && !self.room.has_lane(lane)
@@ -64,8 +64,8 @@ impl Bookings {
             && !self.is_shielded(lane, amount, None)
     }
 
-    /// The lanes whose heads a grant to `granted` passes, in key order: those before it that lack
-    /// a shared limit which it uses and lack none of their own tenant.
+    /// Lanes whose heads a grant to `granted` passes, in key order: heads before it that lack a
+    /// shared limit which it uses, and no limit of their own tenant.
     pub(crate) fn passed_by(&self, at: Instant, lane: Lane, granted: &Waiting) -> Vec<Lane> {
         let key = self.key(at, lane, granted);
         let mut passed: Vec<(Key, Lane)> = self
@@ -91,9 +91,8 @@ impl Bookings {
             .all(|declared| !self.lacks(declared, lane, amount))
     }
 
-    /// Whether a head that became due before this candidate did keeps it from being granted: it
-    /// lacks nothing of its own tenant's, and would be left with less than it needs of a limit
-    /// that both count in.
+    /// Whether an earlier due head prevents a grant to this candidate: the head lacks no limit of
+    /// its own tenant, and the grant would leave it less than it needs of a limit that counts both.
     pub(crate) fn is_shielded(&self, lane: Lane, amount: &Amount, due: Option<u64>) -> bool {
         self.room
             .due_heads()
@@ -131,8 +130,8 @@ impl Bookings {
             .any(|declared| self.lacks(declared, lane, amount))
     }
 
-    /// A head that no amount of patience would let in (its limit was lowered below it, or paused)
-    /// shields nobody, or it would stop everybody for as long as it waits.
+    /// A head that can never fit (its limit was lowered or paused) must not shield: it would stop
+    /// all others for as long as it waits.
     fn can_ever_fit(&self, lane: Lane, amount: &Amount) -> bool {
         let applied = self.applied_of(lane.class, lane.tenant);
         applied
@@ -140,8 +139,7 @@ impl Bookings {
             .all(|declared| Total::ZERO.fits(amount, &declared.bounds))
     }
 
-    /// Whether granting `amount` leaves less than the due head needs of a limit they both count
-    /// in, be it everybody's, their class's or their common tenant's.
+    /// Whether a grant of `amount` leaves less than the due head needs of a limit that counts both.
     fn would_starve(&self, due: Lane, needs: &Amount, lane: Lane, amount: &Amount) -> bool {
         let applied = self.applied_of(lane.class, lane.tenant);
         applied

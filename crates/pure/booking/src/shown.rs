@@ -1,6 +1,6 @@
-//! A booking as it stands right after a command about it: what the answer to that command shows.
+//! A booking right after a command, as the answer to that command shows it.
 //!
-//! The reply carries it, so that nobody has to look at a later state to answer.
+//! The reply carries it, so that the answer does not depend on a later state.
 
 use bursar_units::{BookingId, Label};
 
@@ -10,14 +10,14 @@ use crate::execution::Order;
 use crate::names::NameIndex;
 use crate::{Bookings, Standing};
 
-/// A booking that a reply shows.
+/// A booking in a reply.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Shown {
     tenant: Label,
     kept: Kept,
 }
 
-/// A booking as the state keeps it.
+/// A booking as stored in the state.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Kept {
     Queued(Queued),
@@ -26,12 +26,12 @@ enum Kept {
 }
 
 impl Shown {
-    /// The tenant that it counts for.
+    /// Tenant that it counts for.
     pub fn tenant(&self) -> &Label {
         &self.tenant
     }
 
-    /// How it stands.
+    /// State of the booking.
     pub fn standing(&self) -> Standing<'_> {
         match &self.kept {
             Kept::Queued(queued) => queued.standing(),
@@ -40,7 +40,7 @@ impl Shown {
         }
     }
 
-    /// What is run under it; `None` for a plain booking.
+    /// Order of an execution; `None` for a plain booking.
     pub fn order(&self) -> Option<&Order> {
         match &self.kept {
             Kept::Queued(queued) => queued.terms.order(),
@@ -51,7 +51,7 @@ impl Shown {
 }
 
 impl Bookings {
-    /// A booking as it stands now; `None` for an id that is not known.
+    /// The booking as it is now; `None` for an unknown id.
     pub(crate) fn shown(&self, id: &BookingId) -> Option<Box<Shown>> {
         // Most replies that show a booking are about one that has ended.
         let mut kept = if let Some(ended) = self.archive.get(id) {
@@ -68,7 +68,7 @@ impl Bookings {
             Kept::Ended(ended) => (&mut ended.class, &mut ended.tenant),
         };
         let label = self.tenants.label(*tenant)?.clone();
-        // Names have other numbers in another copy of the state; a reply is the same in all.
+        // Numbers of names differ between copies of the state; replies must not.
         (*class, *tenant) = (NameIndex::NONE, NameIndex::NONE);
         Some(Box::new(Shown {
             tenant: label,

@@ -1,4 +1,4 @@
-//! Ends of executions and uses of limits as people read them.
+//! Texts for ends of executions and for uses of limits.
 
 use bursar_units::Dimension;
 use bursar_units::words::value;
@@ -6,7 +6,7 @@ use bursar_units::words::value;
 use crate::LimitUse;
 use crate::execution::{Failure, Verdict};
 
-/// How an execution came out.
+/// Text of a verdict.
 pub const fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Completed => "completed",
@@ -18,7 +18,7 @@ pub const fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
-/// How an execution came out, ` after` which time, and what is known of it.
+/// Text of a verdict, with ` after 3s` and the details of the exit.
 pub fn came_out(came_out: Verdict, after: &str, how: &str) -> String {
     let how = match came_out {
         Verdict::Lost => ", nobody knows how it ended",
@@ -27,8 +27,8 @@ pub fn came_out(came_out: Verdict, after: &str, how: &str) -> String {
     format!("{}{after}{how}", verdict(came_out))
 }
 
-/// What follows the verdict: `, exit 7`, `, signal 9`, or why it never ran; of what people ask
-/// about most also what it means.
+/// Details after a verdict: `, exit 7`, `, signal 9`, or the reason of a failed start; for common
+/// failures also their meaning.
 pub fn exit(
     code: Option<i32>,
     signal: Option<i32>,
@@ -55,7 +55,7 @@ pub fn exit(
     number + meaning
 }
 
-/// What is in use against its bound: `100/100`, `memory 12Gi/240Gi`; slots need no word.
+/// Use and bound: `100/100` for slots, `memory 12Gi/240Gi` for other dimensions.
 pub fn used(of: &LimitUse) -> String {
     let both = format!(
         "{}/{}",

@@ -1,4 +1,4 @@
-//! What the journal's shape costs: the time of one record of each hot kind, written and read.
+//! Times to encode and decode one record of each frequent kind.
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! Records as bytes and back: the only place where events meet JSON (L7–L9).
+//! Encoding of records as JSON, and back (L7–L9).
 //!
 //! ```text
 //! {"v":1,"seq":7,"t":1794823200000,"by":"ada","cmd":{"reserve":{…}},"ev":[{"reserved":{…}}]}
@@ -21,119 +21,119 @@ use thiserror::Error;
 
 use crate::{Command, Event, Events, FORMAT, LEVEL, booking, spine};
 
-/// The version of the record's frame.
+/// Version of the frame of a record.
 const VERSION: u64 = 1;
 
-/// Who, when, what was asked, what followed.
+/// One numbered entry of the ledger: a command and its events.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Record {
-    /// Its number, from 0.
+    /// Number, from 0.
     pub seq: u64,
-    /// When it was decided.
+    /// Time of the decision.
     pub time: Instant,
-    /// Who asked.
+    /// Sender of the command.
     pub by: Label,
-    /// What was asked.
+    /// Command.
     pub command: Command,
-    /// What followed.
+    /// Events.
     pub events: Events,
 }
 
-/// A record as it is stored.
+/// An encoded record.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Encoded {
-    /// Its number.
+    /// Number.
     pub seq: u64,
-    /// The bytes that are stored and hashed.
+    /// Bytes that are stored and hashed.
     pub bytes: Vec<u8>,
-    /// Parts that did not fit and are stored beside it.
+    /// Parts that are stored beside the record because they did not fit.
     pub blobs: Vec<Blob>,
 }
 
-/// A part of a record that did not fit into it.
+/// A part of a record that is stored beside it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Blob {
-    /// Its name.
+    /// Hash of the bytes, which is the name of the blob.
     pub sha256: Hash,
-    /// Its bytes.
+    /// Bytes.
     pub bytes: Vec<u8>,
 }
 
-/// Why bytes are not a record.
+/// Error of encoding or decoding a record.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// Not the JSON of a record.
-    #[error("record {seq} is not one that this bursar can read")]
+    /// The bytes are not the JSON of a record.
+    #[error("record {seq} cannot be read by this version of bursar")]
     Form {
-        /// Which record was expected.
+        /// Number of the expected record.
         seq: u64,
-        /// What the parser said.
+        /// Error of the parser.
         #[source]
         source: serde_json::Error,
     },
-    /// A kind of command or event that this program does not know (L8).
+    /// The kind of a command or event is not known to this version (L8).
     #[error("record {seq} needs a newer bursar: it holds `{kind}`, which this one does not know")]
     UnknownKind {
-        /// Which record.
+        /// Number of the record.
         seq: u64,
-        /// The kind.
+        /// Kind.
         kind: String,
     },
-    /// A frame that this program does not know (L8).
+    /// The version of the frame is not known to this version (L8).
     #[error("record {seq} needs a newer bursar: its frame has version {version}")]
     UnknownVersion {
-        /// Which record.
+        /// Number of the record.
         seq: u64,
-        /// The version it states.
+        /// Version of the frame.
         version: u64,
     },
-    /// A level of the rules that this program does not know (L8).
+    /// The level of the rules is not known to this version (L8).
     #[error(
         "record {seq} needs a newer bursar: its level is {level}, this one knows up to {LEVEL}"
     )]
     NewerLevel {
-        /// Which record.
+        /// Number of the record.
         seq: u64,
-        /// The level it begins.
+        /// Level that the record begins.
         level: u64,
     },
-    /// The record states another number than its place.
-    #[error("record {seq} says that it is record {stated}")]
+    /// The number in the record is not its position in the ledger.
+    #[error("record {seq} has the number {stated}")]
     WrongPlace {
-        /// Where it stands.
+        /// Position in the ledger.
         seq: u64,
-        /// What it says.
+        /// Number in the record.
         stated: u64,
     },
-    /// A part that was stored beside the record is not there, or is not what the record names.
+    /// A blob of the record is missing, or its hash is wrong.
     #[error("record {seq} names blob {sha256}, which is missing or damaged")]
     Blob {
-        /// Which record.
+        /// Number of the record.
         seq: u64,
-        /// Which blob.
+        /// Hash of the blob.
         sha256: Hash,
     },
-    /// A record that cannot be made small enough.
-    #[error("record {seq} is {size} bytes long")]
+    /// The record is too long, even with its parts in blobs.
+    #[error("record {seq} is {size} bytes long, more than the {RECORD_BYTES_MAX} that fit")]
     TooLong {
-        /// Which record.
+        /// Number of the record.
         seq: u64,
-        /// How long.
+        /// Length in bytes.
         size: usize,
     },
-    /// A value that the journal cannot hold.
+    /// A value cannot be written as JSON.
     #[error("record {seq} cannot be written")]
     Write {
-        /// Which record.
+        /// Number of the record.
         seq: u64,
-        /// What the writer said.
+        /// Error of the writer.
         #[source]
         source: serde_json::Error,
     },
 }
 
 impl Error {
-    /// Whether the record is good, and only of a newer program (L8).
+    /// Whether the record was written by a newer version (L8).
     pub fn is_newer(&self) -> bool {
         matches!(
             self,
@@ -142,7 +142,6 @@ impl Error {
     }
 }
 
-/// A record's frame on its way out.
 #[derive(Serialize)]
 struct Frame<'a, C, E> {
     v: u64,
@@ -153,7 +152,7 @@ struct Frame<'a, C, E> {
     ev: E,
 }
 
-/// A record's frame on its way in; what a reader has no use for, it ignores.
+/// Frame to read; a reader ignores parts with [`IgnoredAny`].
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FrameIn<B, C, E> {
@@ -165,10 +164,10 @@ struct FrameIn<B, C, E> {
     ev: E,
 }
 
-/// Most records of bookings fit; a longer one grows the buffer once or twice.
+/// Initial size of the buffer; most records of bookings fit.
 const RECORD_BYTES_USUAL: usize = 512;
 
-/// Writes a record; `cmd` and `ev` go into blobs where they would not fit, the larger first.
+/// Encodes a record. If it is too long, `cmd` and `ev` become blobs, the larger one first.
 pub fn encode(record: &Record) -> Result<Encoded, Error> {
     let seq = record.seq;
     let (cmd, ev) = (&record.command, &record.events);
@@ -190,7 +189,7 @@ pub fn encode(record: &Record) -> Result<Encoded, Error> {
     )
 }
 
-/// Moves the larger part out, then the other.
+/// Moves the larger part into a blob, then the other if needed.
 fn encode_with_blobs(record: &Record, mut parts: [Box<RawValue>; 2]) -> Result<Encoded, Error> {
     let seq = record.seq;
     let write = |source| Error::Write { seq, source };
@@ -205,8 +204,8 @@ fn encode_with_blobs(record: &Record, mut parts: [Box<RawValue>; 2]) -> Result<E
         bytes: Vec::new(),
         blobs: Vec::new(),
     };
-    for place in order {
-        if let Some(part) = parts.get_mut(place) {
+    for index in order {
+        if let Some(part) = parts.get_mut(index) {
             encoded.blobs.push(move_out(part).map_err(write)?);
         }
         let [cmd, ev] = &parts;
@@ -221,7 +220,7 @@ fn encode_with_blobs(record: &Record, mut parts: [Box<RawValue>; 2]) -> Result<E
     })
 }
 
-/// Puts a reference where a part stood, and gives the part.
+/// Replaces a part by a reference, and returns the part as a blob.
 fn move_out(part: &mut Box<RawValue>) -> Result<Blob, serde_json::Error> {
     let bytes = part.get().as_bytes().to_vec();
     let reference = BlobRef::to(&bytes);
@@ -251,7 +250,7 @@ fn frame_bytes<C: Serialize, E: Serialize>(
     Ok(bytes)
 }
 
-/// Reads a whole record, command and events.
+/// Decodes a whole record.
 pub fn decode(
     seq: u64,
     bytes: &[u8],
@@ -275,17 +274,17 @@ pub fn decode(
     })
 }
 
-/// A command as its record has it, to be kept outside the ledger.
+/// A command as JSON, to be stored outside the ledger.
 pub fn command_text(command: &Command) -> Result<String, serde_json::Error> {
     serde_json::to_string(command)
 }
 
-/// Reads a command that was kept outside the ledger.
+/// Reads a command that was stored outside the ledger.
 pub fn read_command_text(text: &str) -> Result<Command, serde_json::Error> {
     serde_json::from_str(text)
 }
 
-/// Reads only what a fold needs: the time and the events.
+/// Decodes only the time and the events, which are enough for the state.
 pub fn decode_events(
     seq: u64,
     bytes: &[u8],
@@ -302,7 +301,7 @@ where
     E: Deserialize<'a>,
 {
     let frame: FrameIn<B, C, E> =
-        serde_json::from_slice(bytes).map_err(|source| diagnosed(seq, bytes, source))?;
+        serde_json::from_slice(bytes).map_err(|source| parse_error(seq, bytes, source))?;
     if frame.v != VERSION {
         return Err(Error::UnknownVersion {
             seq,
@@ -318,8 +317,8 @@ where
     Ok(frame)
 }
 
-/// Whether bytes that do not read are damaged or only newer than this program (L8).
-fn diagnosed(seq: u64, bytes: &[u8], source: serde_json::Error) -> Error {
+/// Error for bytes that cannot be read: damaged, or written by a newer version (L8).
+fn parse_error(seq: u64, bytes: &[u8], source: serde_json::Error) -> Error {
     #[derive(Deserialize)]
     struct Version {
         v: u64,
@@ -349,7 +348,7 @@ fn read_events(
 ) -> Result<Events, Error> {
     let events = match events {
         EventsIn::Inline(events) => events,
-        EventsIn::Outside(reference) => read(seq, &fetch(seq, &reference, blob)?, Event::kind)?,
+        EventsIn::Blob(reference) => read(seq, &fetch(seq, &reference, blob)?, Event::kind)?,
     };
     for event in &events {
         match event {
@@ -377,7 +376,6 @@ fn check_format(seq: u64, format: u64) -> Result<(), Error> {
     Err(Error::Form { seq, source })
 }
 
-/// The bytes of a part that is stored beside its record.
 fn fetch(
     seq: u64,
     reference: &BlobRef,
@@ -402,7 +400,7 @@ fn read<'a, T: Deserialize<'a>>(
     })
 }
 
-/// The first kind in `bytes`, one object of a kind or a list of them, that is not known (L8).
+/// First unknown kind in `bytes`, which is an object or a list of objects (L8).
 fn first_unknown(bytes: &[u8], known: fn(&str) -> Option<&'static str>) -> Option<String> {
     type Tagged<'a> = BTreeMap<String, &'a RawValue>;
     let objects: Vec<Tagged<'_>> = serde_json::from_slice(bytes)
@@ -414,10 +412,10 @@ fn first_unknown(bytes: &[u8], known: fn(&str) -> Option<&'static str>) -> Optio
         .find(|kind| known(kind).is_none())
 }
 
-/// The events of a record on their way in, or what stands for them.
+/// Events to read, inline or in a blob.
 enum EventsIn {
     Inline(Events),
-    Outside(BlobRef),
+    Blob(BlobRef),
 }
 
 impl<'de> Deserialize<'de> for EventsIn {
@@ -432,7 +430,7 @@ impl<'de> Visitor<'de> for ListOrReference {
     type Value = EventsIn;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a list of events or the reference to one")
+        formatter.write_str("a list of events or a reference to a blob")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<EventsIn, A::Error> {
@@ -444,6 +442,6 @@ impl<'de> Visitor<'de> for ListOrReference {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<EventsIn, A::Error> {
-        Deserialize::deserialize(MapAccessDeserializer::new(map)).map(EventsIn::Outside)
+        Deserialize::deserialize(MapAccessDeserializer::new(map)).map(EventsIn::Blob)
     }
 }

@@ -10,7 +10,7 @@ use crate::spine::Spine;
 use crate::{booking, market, spine};
 
 by_plane! {
-    /// A command. Its sender stands beside it, in the record's `by`.
+    /// A command. Its sender is in the record's `by`.
     pub enum Command {
         /// To the spine.
         Spine(spine::Command),
@@ -28,15 +28,16 @@ by_plane! {
         Spine(spine::Change),
         /// To a limit.
         Booking(booking::decide::Change),
-        /// To a market, of which nothing is declared.
+        /// To a market; there are none.
         Market(market::Change),
     }
 }
 
-/// The least first fence of a generation that begins at `now`: seconds since the epoch times 2²¹.
+/// Lower bound of the first fence of a generation that begins at `now`: seconds since the epoch
+/// times 2²¹.
 ///
-/// No earlier generation can have come so far, at less than two million grants a second, so no
-/// fence is given out twice (S5). It stays below 2⁵³ until the year 2106.
+/// An earlier generation would need two million grants a second to reach it, so no fence is given
+/// out twice (S5). It stays below 2⁵³ until the year 2106.
 pub fn first_fence(now: Instant) -> Fence {
     Fence((now.ms() / 1_000).saturating_mul(1 << 21))
 }

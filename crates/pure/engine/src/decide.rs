@@ -1,4 +1,4 @@
-//! Decides: one function for the server, the dry run, the scenario, the simulator and the check.
+//! Decisions, for the server, dry runs, scenarios, the simulator and the check alike.
 
 use bursar_booking::{Bookings, decide as rules};
 use bursar_plane::{Class, Decided, Did, Due, Plane, Reference, Steps};
@@ -12,17 +12,17 @@ use crate::{Change, Command, Event, Events, State, market, spine};
 /// Result of a command that was not refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Answer {
-    /// Of a booking command; its id is the command's.
+    /// Reply to a booking command.
     Booking(rules::Reply),
     /// Changes of declared objects, one for each that the command names, in its order.
     Changed(Vec<Changed>),
-    /// Done, and on record.
+    /// The command was done and is recorded.
     Done,
-    /// It was so already, or it was done before under the same key.
+    /// Nothing changed: the state was so already, or the same idempotency key was used before.
     Unchanged,
 }
 
-/// Why a command was refused.
+/// Reason of a refusal.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum Refusal {
     /// By the rules of bookings.
@@ -45,8 +45,8 @@ impl From<Did> for Answer {
     }
 }
 
-/// Answers a command. On success its events have been applied to `state` and pushed; on a
-/// refusal neither. The caller adds one to the head when it makes a record of them.
+/// Answers a command. Applies its events to `state` and pushes them; a refusal changes nothing. The
+/// caller adds one to the head when it writes the record.
 pub fn decide(
     state: &mut State,
     now: Instant,
@@ -70,7 +70,7 @@ pub fn decide(
     }
 }
 
-/// Decides a command to the spine; those that concern all planes are decided here.
+/// Decides a command to the spine, or one that concerns all planes.
 fn decide_spine(
     state: &mut State,
     now: Instant,
@@ -138,7 +138,7 @@ fn of_spine(
     Ok(did.into())
 }
 
-/// The object that an answer shows to be alive, and until when (S7).
+/// Object that a renewal keeps alive, with the new deadline (S7).
 pub fn life(command: &Command, answer: &Answer) -> Option<(Reference, Instant)> {
     match (command, answer) {
         (Command::Booking(command), Answer::Booking(reply)) => Bookings::life(command, reply),
@@ -146,8 +146,8 @@ pub fn life(command: &Command, answer: &Answer) -> Option<(Reference, Instant)> 
     }
 }
 
-/// The result of a command, on a copy of the small problem: the same function, the same answer,
-/// and the state it would leave. Nothing is changed.
+/// Decides a command on a sketch of the state: the same answer as [`decide`], the events, and the
+/// sketch after it. `state` does not change.
 pub fn plan(
     state: &State,
     now: Instant,
@@ -159,8 +159,8 @@ pub fn plan(
     (answer, events, sketch)
 }
 
-/// Processes deadlines of all planes up to `until`, in order: the plane with the earliest one acts,
-/// until the next plane's earliest comes first.
+/// Processes deadlines of all planes in order: the plane with the earliest deadline acts up to the
+/// earliest deadline of another plane.
 fn tick(
     state: &mut State,
     now: Instant,
@@ -172,8 +172,8 @@ fn tick(
         let Reference::Booking(id) = object else {
             return None;
         };
-        let found = renewed.iter().find(|(renewed, _)| renewed == id);
-        found.map(|(_, alive_until)| *alive_until)
+        let renewal = renewed.iter().find(|(renewed, _)| renewed == id);
+        renewal.map(|(_, alive_until)| *alive_until)
     };
     let mut steps = Steps::FULL;
     loop {
@@ -185,7 +185,7 @@ fn tick(
         let Some((plane, first)) = earliest(next).filter(|(_, first)| *first <= due.until) else {
             return;
         };
-        let others = next.iter().enumerate().filter(|(place, _)| *place != plane);
+        let others = next.iter().enumerate().filter(|(index, _)| *index != plane);
         let until = others
             .filter_map(|(_, next)| *next)
             .fold(due.until, Instant::min)
@@ -203,7 +203,6 @@ fn tick(
                 Plane::tick(&mut state.bookings, due, &alive_until, &mut steps, &mut out);
                 state.take_over::<Bookings>(out, events);
             }
-            // There are three planes.
             _ => {
                 let mut out = Decided::new(now);
                 state.markets.tick(due, &alive_until, &mut steps, &mut out);
@@ -217,8 +216,8 @@ fn tick(
     }
 }
 
-/// The time at which a plane wants to act next. Grants that are owed come before every deadline, and
-/// never in a tick of one class: such a tick starts nothing (L5).
+/// Time of the next action of a plane. Grants that are owed come before every deadline, but not in
+/// a tick of one class, which grants nothing (L5).
 fn next_of<P: Plane>(plane: &P, due: Due) -> Option<Instant> {
     let classes = Class::ALL.into_iter().filter(|class| due.includes(*class));
     let deadline = classes.filter_map(|class| plane.next_deadline(class)).min();
@@ -228,14 +227,14 @@ fn next_of<P: Plane>(plane: &P, due: Due) -> Option<Instant> {
     }
 }
 
-/// The place and time of the earliest; the first plane where two are equal.
+/// Index and time of the earliest; at equal times the first plane.
 fn earliest(next: [Option<Instant>; 3]) -> Option<(usize, Instant)> {
     let next = next.into_iter().enumerate();
     let next = next.filter_map(|(plane, at)| Some((plane, at?)));
     next.min_by_key(|(plane, at)| (*at, *plane))
 }
 
-/// Refuses where an object has another version than the caller expects.
+/// Refuses if an object has another version than the caller expects.
 fn check_versions(state: &State, expect: &[(Reference, String)]) -> Result<(), Refusal> {
     for (object, expected) in expect {
         let present = state.version(object);
@@ -252,15 +251,21 @@ fn check_versions(state: &State, expect: &[(Reference, String)]) -> Result<(), R
     Ok(())
 }
 
-/// Changes declared objects of all planes: checks all, emits all, settles all.
+/// Changes declared objects: checks all, emits all, then settles.
 fn change(
     state: &mut State,
     now: Instant,
     changes: &[Change],
     events: &mut Events,
 ) -> Result<(), Refusal> {
-    let of_spine: Vec<&spine::Change> = changes.iter().filter_map(Change::of_spine).collect();
-    let of_bookings: Vec<&rules::Change> = changes.iter().filter_map(Change::of_booking).collect();
+    let (mut of_spine, mut of_bookings) = (Vec::new(), Vec::new());
+    for change in changes {
+        match change {
+            Change::Spine(change) => of_spine.push(change),
+            Change::Booking(change) => of_bookings.push(change),
+            Change::Market(change) => match *change {},
+        }
+    }
     let [before, after] = state.bookings.implied(&of_bookings);
     state.spine.check_changes(&of_spine)?;
     let all: Vec<&rules::Change> = before.iter().chain(of_bookings.iter().copied()).collect();
@@ -293,24 +298,8 @@ fn emit(state: &mut State, at: Instant, event: Event, events: &mut Events) {
     events.push(event);
 }
 
-impl Change {
-    fn of_spine(&self) -> Option<&spine::Change> {
-        match self {
-            Self::Spine(change) => Some(change),
-            _ => None,
-        }
-    }
-
-    fn of_booking(&self) -> Option<&rules::Change> {
-        match self {
-            Self::Booking(change) => Some(change),
-            _ => None,
-        }
-    }
-}
-
 impl State {
-    /// Takes over the events of a plane, which it has applied to itself.
+    /// Adds the events of a plane, which has applied them already.
     fn take_over<P: Plane>(&mut self, out: Decided<P::Event>, events: &mut Events)
     where
         Event: From<P::Event>,
@@ -323,7 +312,7 @@ impl State {
         }
     }
 
-    /// The same of the spine, whose events the other planes follow.
+    /// Adds the events of the spine, and applies them to the other planes.
     fn take_over_spine(&mut self, out: Decided<spine::Event>, events: &mut Events) {
         let now = out.time();
         for event in out.into_list() {

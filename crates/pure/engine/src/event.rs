@@ -1,4 +1,4 @@
-//! Events of all planes. State is a fold over these, and over nothing else (L7).
+//! Events of all planes. The state is a fold over them alone (L7).
 
 use std::collections::BTreeSet;
 
@@ -23,11 +23,11 @@ by_plane! {
     }
 }
 
-/// The events of a record. Each happened at [`Event::time`], or else at the time of the record.
+/// Events of a record. The time of each is [`Event::time`], or else that of the record.
 pub type Events = Vec<Event>;
 
 impl Event {
-    /// Its time; `None` where it is the time of its record.
+    /// Time of the event; `None` if it is that of the record.
     pub fn time(&self) -> Option<Instant> {
         match self {
             Self::Spine(event) => Spine::time(event),
@@ -36,7 +36,7 @@ impl Event {
         }
     }
 
-    /// The objects that it is about.
+    /// Objects of the event.
     pub fn subjects(&self) -> Vec<Reference> {
         match self {
             Self::Spine(event) => Spine::subjects(event).collect(),
@@ -45,7 +45,7 @@ impl Event {
         }
     }
 
-    /// The object whose life it ends (S7).
+    /// Object that the event ends (S7).
     pub fn ends(&self) -> Option<Reference> {
         match self {
             Self::Spine(event) => Spine::ends(event),
@@ -61,7 +61,7 @@ pub fn stream_kinds() -> BTreeSet<&'static str> {
     planes.into_iter().flatten().copied().collect()
 }
 
-/// The events of a record of that time, each with its own time.
+/// Events of a record of that time, each with its own time.
 pub fn dated(time: Instant, events: &[Event]) -> impl Iterator<Item = (Instant, &Event)> {
     events
         .iter()

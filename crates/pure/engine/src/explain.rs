@@ -1,8 +1,8 @@
-//! Why, when, and what would change it: one answer for every surface (design 80, 4.3).
+//! Explanations of bookings and limits: the reason, the time, and the changes that would help.
 //!
-//! An [`Explanation`] is read off the state by the functions that decide, so it can never tell
-//! another story than the decision. Holders are given in full: [`held_by`] leaves out those
-//! whom the caller may not see, and every surface must ask it. Fences are never told.
+//! An [`Explanation`] uses the functions that decide, so it cannot contradict a decision. It has
+//! all holders: every surface must call [`held_by`], which hides those that the caller may not see.
+//! Fences are never shown.
 
 mod effect;
 mod refused;
@@ -16,7 +16,7 @@ use bursar_booking::{
     ESTIMATE_RESTS_ON_MIN, End, Ended, Granted, LimitUse, Outcome, Priority, Request, Scope,
     Standing,
 };
-use bursar_units::{Amount, BookingId, Dimension, Instant, Label, Millis, ObjectName};
+use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName};
 
 use crate::{State, words};
 
@@ -24,37 +24,37 @@ pub use effect::{Changed, Effect, FieldChange, Mood, Previous, change_effect, li
 pub use refused::{Refused, refused};
 pub use saga::{Saga, Step, StepState, saga};
 
-/// How many holders are named before the rest is counted (S1).
+/// Most holders that are named; the others are counted (S1).
 pub const HOLDERS_NAMED_MAX: usize = 3;
 
-/// Everything that can be said of one thing. There is exactly one headline.
+/// Explanation of a booking or limit.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Explanation {
-    /// Of what.
+    /// Object that is explained.
     pub object: Object,
-    /// The answer in a sentence: lower case, no full stop.
+    /// Answer in one sentence: lower case, no full stop.
     pub headline: String,
-    /// How it stands.
+    /// Stage of the object.
     pub stage: Stage,
-    /// For what it waits, if it does.
+    /// Category of the wait, if it waits.
     pub waits_for: Option<WaitsFor>,
-    /// Why it waits, if it does.
+    /// Reason of the wait, if it waits.
     pub reason: Option<Reason>,
-    /// Since when it stands so; `None` for a limit, which always did.
+    /// Begin of the stage; `None` for a limit.
     pub since: Option<Instant>,
-    /// The numbers.
+    /// Numbers behind the headline.
     pub why: Why,
-    /// When that will change, if it waits or holds.
+    /// Estimated or known time of the next change, if it waits or holds.
     pub when: Option<When>,
-    /// What would change it.
+    /// Changes that would help.
     pub changes: Vec<String>,
-    /// The steps of an execution.
+    /// Steps of an execution.
     pub saga: Option<Saga>,
-    /// The last record it reflects.
+    /// Last record that it takes into account.
     pub record: u64,
 }
 
-/// What is explained.
+/// Object of an explanation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Object {
     /// A booking.
@@ -63,77 +63,77 @@ pub enum Object {
     Limit(ObjectName),
 }
 
-/// How a booking or a limit stands.
+/// Stage of a booking or limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stage {
-    /// A booking that waits.
+    /// A queued booking.
     Queued,
-    /// A booking that holds.
+    /// A granted booking.
     Granted,
-    /// An execution whose process is to be started.
+    /// An execution whose process is being started.
     Starting,
     /// An execution whose process runs.
     Running,
-    /// An execution whose process is to be stopped.
+    /// An execution whose process is being stopped.
     Stopping,
     /// An execution whose process could not be stopped.
     Stuck,
     /// A booking that has ended.
     Ended,
-    /// A limit that would grant.
+    /// A limit with room.
     Open,
-    /// A limit with nothing left.
+    /// A limit without room.
     Full,
-    /// A limit of nothing.
+    /// A limit with a bound of zero.
     Paused,
 }
 
-/// Who could change a wait: the words of design 80, 4.3 that bookings know.
+/// Category of a wait: who can end it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum WaitsFor {
     /// The owner of a limit.
     Budget,
-    /// Those who hold.
+    /// The holders.
     Room,
-    /// Those ahead.
+    /// The bookings ahead.
     Turn,
 }
 
-/// The numbers behind a headline.
+/// Numbers behind a headline.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Why {
-    /// What was asked for.
+    /// Requested amount.
     pub needed: Option<Amount>,
-    /// How many of its class come before it, if it waits.
+    /// Number of bookings of its class that come before it, if it waits.
     pub ahead: Option<u64>,
-    /// The limits that bind, headline first; those it counts against, if it holds.
+    /// Limits that are full, headline first; all limits of the booking, if it holds.
     pub limits: Vec<LimitUse>,
-    /// Who holds the slots under the first of them, most first.
+    /// Tenants that hold slots under the first of them, most slots first.
     pub holders: Vec<(Label, u64)>,
 }
 
-/// When, and what that rests on.
+/// An estimate and its basis.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct When {
-    /// Milliseconds from now; `None` where there is no basis for an estimate.
+    /// Milliseconds from now; `None` without a basis for an estimate.
     pub estimate_ms: Option<u64>,
-    /// What it rests on, or why there is none.
+    /// Basis of the estimate, or the reason why there is none.
     pub rests_on: String,
 }
 
-/// Holders as a caller may see them.
+/// Holders, as far as a caller may see them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HeldBy {
-    /// The largest that may be named.
+    /// Largest holders that the caller may see.
     pub named: Vec<(Label, u64)>,
-    /// How many others there are.
+    /// Number of other holders.
     pub others: u64,
-    /// What those hold together.
+    /// Slots of the other holders together.
     pub others_slots: u64,
 }
 
 impl Stage {
-    /// The word people see.
+    /// Word for people.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -170,7 +170,7 @@ impl When {
     }
 }
 
-/// The word of a reason, as conditions write it.
+/// Word of a reason, as in conditions.
 pub const fn reason_word(reason: Reason) -> &'static str {
     match reason {
         Reason::LimitPaused => "LimitPaused",
@@ -180,7 +180,7 @@ pub const fn reason_word(reason: Reason) -> &'static str {
     }
 }
 
-/// The largest holders that may be named, and a count of all others (S1).
+/// Largest holders that the caller may see, and the number of all others (S1).
 pub fn held_by(holders: &[(Label, u64)], may_see: impl Fn(&Label) -> bool) -> HeldBy {
     let mut held_by = HeldBy {
         named: Vec::new(),
@@ -201,24 +201,26 @@ pub fn held_by(holders: &[(Label, u64)], may_see: impl Fn(&Label) -> bool) -> He
 /// Explains a booking; `None` if it is not known.
 pub fn booking(state: &State, now: Instant, id: &BookingId) -> Option<Explanation> {
     let request = state.bookings.request(id)?;
-    let asked = Asked {
+    let explained = ExplainedBooking {
         state,
         now,
         id,
         request: &request,
     };
     Some(match state.bookings.standing(id)? {
-        Standing::Queued { since, .. } => asked.queued(since, state.bookings.position(now, id)?),
+        Standing::Queued { since, .. } => {
+            explained.queued(since, state.bookings.position(now, id)?)
+        }
         Standing::Granted(granted) => match granted.progress() {
-            None => asked.granted(granted),
-            Some(progress) => asked.executing(granted, progress),
+            None => explained.granted(granted),
+            Some(progress) => explained.executing(granted, progress),
         },
-        Standing::Ended(ended) => asked.ended(ended),
+        Standing::Ended(ended) => explained.ended(ended),
     })
 }
 
-/// Explains a limit; `None` if it is not declared. Of a limit with a counter for each value the
-/// fullest one is told that the caller may see.
+/// Explains a limit; `None` if it is not declared. Of several counters it shows the fullest one
+/// that the caller may see.
 pub fn limit(
     state: &State,
     name: &ObjectName,
@@ -232,12 +234,12 @@ pub fn limit(
         .as_ref()
         .map(|counter| counter.limits.clone())
         .unwrap_or_default();
-    let stands = match uses.first() {
+    let limit_stage = match uses.first() {
         Some(tightest) if tightest.size == 0 => Stage::Paused,
         Some(tightest) if tightest.size <= tightest.in_use => Stage::Full,
         _ => Stage::Open,
     };
-    let changes = match stands {
+    let changes = match limit_stage {
         Stage::Paused => vec![format!("raise limit {name} above 0")],
         Stage::Full => vec!["bookings that are given back".to_owned(), raise(name)],
         _ => Vec::new(),
@@ -247,8 +249,8 @@ pub fn limit(
         .map_or((None, None), |c| (c.class, c.tenant));
     Some(Explanation {
         object: Object::Limit(name.clone()),
-        headline: limit_headline(declared, stands, fullest.as_ref()),
-        stage: stands,
+        headline: limit_headline(declared, limit_stage, fullest.as_ref()),
+        stage: limit_stage,
         waits_for: None,
         reason: None,
         since: None,
@@ -265,15 +267,14 @@ pub fn limit(
     })
 }
 
-/// A booking that is explained.
-struct Asked<'a> {
+struct ExplainedBooking<'a> {
     state: &'a State,
     now: Instant,
     id: &'a BookingId,
     request: &'a Request,
 }
 
-impl Asked<'_> {
+impl ExplainedBooking<'_> {
     fn queued(&self, since: Instant, position: Position) -> Explanation {
         let Position {
             ahead,
@@ -298,7 +299,7 @@ impl Asked<'_> {
             waits_for: Some(reason.into()),
             reason: Some(reason),
             since: Some(since),
-            changes: self.what_would_help(reason, &limits),
+            changes: self.helpful_changes(reason, &limits),
             why: Why {
                 needed: Some(self.request.amount()),
                 ahead: Some(ahead),
@@ -306,7 +307,7 @@ impl Asked<'_> {
                 limits,
             },
             when: Some(when),
-            ..self.stands(Stage::Queued)
+            ..self.at_stage(Stage::Queued)
         }
     }
 
@@ -314,7 +315,6 @@ impl Asked<'_> {
         let held = words::length(self.now.since(granted.granted_at));
         let left = self.left(granted);
         let what = words::amount(&self.request.amount(), Some(&self.request.class));
-        let limits = self.state.bookings.limits_for(self.request);
         Explanation {
             headline: format!(
                 "{} holds {what} for {held} so far, expires in {} unless renewed",
@@ -322,12 +322,7 @@ impl Asked<'_> {
                 words::length(left)
             ),
             since: Some(granted.granted_at),
-            why: Why {
-                needed: Some(self.request.amount()),
-                ahead: None,
-                holders: self.holders(limits.first()),
-                limits,
-            },
+            why: self.why_held(),
             when: Some(When {
                 estimate_ms: Some(left.ms()),
                 rests_on: format!("ttl of {}", words::length(self.request.ttl)),
@@ -336,7 +331,7 @@ impl Asked<'_> {
                 "release it with its fence".to_owned(),
                 "renew it to keep it longer".to_owned(),
             ],
-            ..self.stands(Stage::Granted)
+            ..self.at_stage(Stage::Granted)
         }
     }
 
@@ -356,7 +351,7 @@ impl Asked<'_> {
             _ => stopping.map_or(granted.granted_at, |(at, _)| at),
         };
         let cause = stopping.map_or("", |(_, cause)| cause_words(cause));
-        let (stage, says, changes) = match progress.stage {
+        let (stage, predicate, changes) = match progress.stage {
             execution::Stage::Starting => (
                 Stage::Starting,
                 format!("is being started for {}, {left} left", since(began)),
@@ -391,18 +386,22 @@ impl Asked<'_> {
                 vec!["end its process, or force-release it as an operator".to_owned()],
             ),
         };
-        let limits = self.state.bookings.limits_for(self.request);
         Explanation {
-            headline: format!("{} {says}", self.id),
+            headline: format!("{} {predicate}", self.id),
             since: Some(began),
-            why: Why {
-                needed: Some(self.request.amount()),
-                ahead: None,
-                holders: self.holders(limits.first()),
-                limits,
-            },
+            why: self.why_held(),
             changes,
-            ..self.stands(stage)
+            ..self.at_stage(stage)
+        }
+    }
+
+    fn why_held(&self) -> Why {
+        let limits = self.state.bookings.limits_for(self.request);
+        Why {
+            needed: Some(self.request.amount()),
+            ahead: None,
+            holders: self.holders(limits.first()),
+            limits,
         }
     }
 
@@ -420,11 +419,11 @@ impl Asked<'_> {
                 ..Why::default()
             },
             changes: vec!["ask again under a new id".to_owned()],
-            ..self.stands(Stage::Ended)
+            ..self.at_stage(Stage::Ended)
         }
     }
 
-    fn stands(&self, stage: Stage) -> Explanation {
+    fn at_stage(&self, stage: Stage) -> Explanation {
         Explanation {
             object: Object::Booking(self.id.clone()),
             headline: String::new(),
@@ -440,7 +439,7 @@ impl Asked<'_> {
         }
     }
 
-    /// What follows `job-7 waits`.
+    /// Text after `job-7 waits`.
     fn waiting_words(
         &self,
         reason: Reason,
@@ -470,7 +469,7 @@ impl Asked<'_> {
         format!(" {for_what}: {}", parts.join(", "))
     }
 
-    /// A limit of the class goes without its name; any other would mislead without it.
+    /// Only a limit of the class needs no name.
     fn in_use_words(&self, of: &LimitUse) -> String {
         let used = words::used(of);
         match self.kind_of(&of.name) {
@@ -479,7 +478,7 @@ impl Asked<'_> {
         }
     }
 
-    fn what_would_help(&self, reason: Reason, limits: &[LimitUse]) -> Vec<String> {
+    fn helpful_changes(&self, reason: Reason, limits: &[LimitUse]) -> Vec<String> {
         let raises = limits.iter().map(|of| raise(&of.name));
         let mut changes: Vec<String> = match reason {
             Reason::LimitPaused => raises.map(|raise| format!("{raise} above 0")).collect(),
@@ -501,13 +500,9 @@ impl Asked<'_> {
 
     fn holders(&self, first: Option<&LimitUse>) -> Vec<(Label, u64)> {
         let kind = first.and_then(|of| self.kind_of(&of.name));
+        let kind = kind.unwrap_or(Kind::Class);
         let (class, tenant) = (&self.request.class, &self.request.tenant);
-        holders(
-            self.state,
-            kind.unwrap_or(Kind::Class),
-            Some(class),
-            Some(tenant),
-        )
+        holders(self.state, kind, Some(class), Some(tenant))
     }
 
     fn kind_of(&self, limit: &ObjectName) -> Option<Kind> {
@@ -525,7 +520,7 @@ impl Asked<'_> {
             .unwrap_or_default();
         match ended.end() {
             End::Released if ended.course().is_some() => execution_words(ended, &after),
-            End::Released => format!("released{after}{}", said(ended)),
+            End::Released => format!("released{after}{}", outcome_words(ended)),
             End::Expired => {
                 format!(
                     "expired{after}, not renewed within {}",
@@ -545,7 +540,6 @@ impl Asked<'_> {
     }
 }
 
-/// How an execution came out, after which time, and what is known of it.
 fn execution_words(ended: &Ended, after: &str) -> String {
     let Some(course) = ended.course() else {
         return String::new();
@@ -567,7 +561,7 @@ const fn cause_words(cause: Cause) -> &'static str {
     }
 }
 
-fn said(ended: &Ended) -> String {
+fn outcome_words(ended: &Ended) -> String {
     let outcome = match ended.outcome() {
         Some(Outcome::Ok) => ", ok",
         Some(Outcome::Failed) => ", failed",
@@ -598,7 +592,7 @@ fn when(state: &State, estimate: Option<Estimate>, class: &Label) -> When {
     }
 }
 
-/// The counter of a limit that has the least left, with its bounds tightest first.
+/// Fullest counter of a limit, with its tightest bound first.
 struct Fullest<'a> {
     class: Option<&'a Label>,
     tenant: Option<&'a Label>,
@@ -607,19 +601,8 @@ struct Fullest<'a> {
 
 fn fullest<'a>(counters: Vec<CounterView<'a>>, declared: &Declared) -> Option<Fullest<'a>> {
     let uses = |used: Amount, waiting: u64| -> Vec<LimitUse> {
-        let mut uses: Vec<LimitUse> = Dimension::ALL
-            .into_iter()
-            .filter_map(|dimension| {
-                Some(LimitUse {
-                    name: declared.limit.name.clone(),
-                    dimension,
-                    size: declared.bounds.of(dimension)?,
-                    in_use: used.of(dimension),
-                    waiting,
-                })
-            })
-            .collect();
-        // Stable: of two that are equally full the first dimension leads.
+        let mut uses: Vec<LimitUse> = declared.uses(&used, waiting).collect();
+        // A stable sort: of two equally full dimensions the first one leads.
         uses.sort_by(|a, b| tighter(b, a));
         uses
     };
@@ -644,7 +627,7 @@ fn fullest<'a>(counters: Vec<CounterView<'a>>, declared: &Declared) -> Option<Fu
         .or(Some(idle))
 }
 
-/// Orders by what is in use over the bound: a/b < c/d iff a·d < c·b. A bound of zero is fullest.
+/// Orders by use over bound: a/b < c/d iff a·d < c·b. A bound of zero is the fullest.
 fn tighter(a: &LimitUse, b: &LimitUse) -> std::cmp::Ordering {
     let cross = |x: &LimitUse, y: &LimitUse| u128::from(x.in_use) * u128::from(y.size);
     (a.size == 0)
@@ -678,7 +661,7 @@ fn limit_headline(declared: &Declared, stage: Stage, fullest: Option<&Fullest<'_
     )
 }
 
-/// Whose counter it is, where the limit has one for each value.
+/// Class and tenant of a counter, if the limit has one for each value.
 fn value_words(declared: &Declared, counter: &Fullest<'_>) -> String {
     let is_each = |scope: &Option<Scope>| *scope == Some(Scope::Each);
     let labels: Vec<&str> = [
@@ -696,13 +679,12 @@ fn value_words(declared: &Declared, counter: &Fullest<'_>) -> String {
     }
 }
 
-/// How much must be given back before the least grant fits; `None` where use is not above the
-/// bound.
+/// Amount to give back before the smallest grant fits; `None` if use is not above the bound.
 fn give_back(of: &LimitUse) -> Option<u64> {
     (of.size < of.in_use).then(|| of.in_use - of.size + 1)
 }
 
-/// Who holds under a limit of that kind, most first.
+/// Holders under a limit of that kind, most slots first.
 fn holders(
     state: &State,
     kind: Kind,

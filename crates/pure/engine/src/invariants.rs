@@ -1,8 +1,8 @@
-//! What must hold, checked by code that did not make it hold (style rule 6).
+//! Invariants, checked without the code that maintains them.
 //!
-//! [`check_record`] looks at one step and [`check`] at a state; both are linear in what is live,
-//! so a simulator calls them after every record. [`check_snapshot`] writes and reads the whole
-//! state and belongs beside a snapshot.
+//! [`check_record`] checks one record and [`check`] a state; both are linear in the live objects,
+//! so that a simulator can call them after every record. [`check_snapshot`] writes and reads the
+//! whole state.
 
 use bursar_booking::invariants as booking;
 use bursar_plane::Plane as _;
@@ -11,37 +11,37 @@ use thiserror::Error;
 
 use crate::{Event, State, dated, snapshot};
 
-/// Something that must never be seen.
+/// A broken invariant.
 #[derive(Debug, Error)]
 pub enum Broken {
-    /// An event is older than what was folded before it (L1, L5).
+    /// An event is older than the one before it (L1, L5).
     #[error("an event of {event:?} follows one of {before:?}")]
     TimeBack {
-        /// The time of the event.
+        /// Time of the event.
         event: Instant,
-        /// The time of the state before it.
+        /// Time of the state before it.
         before: Instant,
     },
     /// The head is not the number of records (L7).
-    #[error("the head is {head} and {records} records were folded")]
+    #[error("the head is {head}, and {records} records were applied")]
     Head {
-        /// What the state says.
+        /// Head of the state.
         head: u64,
-        /// How many there were.
+        /// Number of records.
         records: u64,
     },
-    /// A snapshot of the state does not read back as the same state (L3, L12).
+    /// The state restored from its own snapshot is another one (L3, L12).
     #[error("the state differs from its own snapshot first in `{written}`, read as `{read}`")]
     Snapshot {
-        /// The first line that differs, as written; empty where there is none.
+        /// First line that differs, of the state; empty if it has fewer lines.
         written: String,
-        /// The same line of the state that was read.
+        /// The same line of the restored state.
         read: String,
     },
-    /// A snapshot of the state cannot be written or read.
-    #[error("the state has no snapshot")]
+    /// The snapshot cannot be written or read.
+    #[error("a snapshot of the state cannot be written or read")]
     NoSnapshot {
-        /// What went wrong.
+        /// Error of the snapshot.
         #[source]
         source: snapshot::Error,
     },
@@ -56,7 +56,7 @@ pub enum Broken {
     Booking(#[from] booking::Broken),
 }
 
-/// Where a state stood before a record.
+/// Time and head of a state before a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Mark {
     time: Instant,
@@ -64,7 +64,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// The mark of a state.
+    /// Mark of a state.
     pub fn of(state: &State) -> Self {
         Self {
             time: state.spine.time,
@@ -73,7 +73,7 @@ impl Mark {
     }
 }
 
-/// Checks one step: the events of a record of that time against the state before and after it.
+/// Checks the events of a record of that time against the state before and after it.
 pub fn check_record(
     before: Mark,
     of_record: Instant,
@@ -114,7 +114,7 @@ pub fn check(state: &State) -> Result<(), Broken> {
     Ok(state.bookings.check(now)?)
 }
 
-/// Checks that a snapshot of the state is the state.
+/// Checks that a state restored from a snapshot is the same.
 pub fn check_snapshot(state: &State) -> Result<(), Broken> {
     let no_snapshot = |source| Broken::NoSnapshot { source };
     let written = snapshot::write(state).map_err(no_snapshot)?;

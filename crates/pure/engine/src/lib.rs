@@ -1,9 +1,9 @@
-//! The one place that decides: commands in, events out, state as their fold (design 50).
+//! Decisions of the ledger: commands in, events out, and the state as a fold over events.
 //!
-//! [`decide::decide`] answers a command and applies its events to the state it is given;
-//! [`State::apply`] folds an event and cannot fail; everything else reads `&State`. Server, dry
-//! run, explanation, scenario, simulator and verifier all call these same functions. There is
-//! no IO, clock, randomness, float or hash order here: time and ids arrive as data.
+//! [`decide::decide`] answers a command and applies its events to the state. [`State::apply`]
+//! applies an event and cannot fail. All other functions read `&State`. Server, dry run,
+//! explanation, scenario, simulator and verifier call the same functions. There is no IO, clock,
+//! randomness, float or hash order here: times and ids are arguments.
 
 pub mod codec;
 pub mod command;

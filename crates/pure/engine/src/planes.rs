@@ -1,10 +1,10 @@
-//! Values of several planes in one list, as the journal has them: an object with one key, the kind.
+//! Enums over the planes, in the form of the journal: an object with one key, the kind.
 //!
 //! ```text
 //! {"reserve":{…}}      {"reportMarket":{…}}      {"tick":{}}
 //! ```
-//! A plane's enum names its kinds once, and serde knows them: [`kinds`] asks it. The first plane that
-//! has a kind reads the value, straight from the bytes.
+//! [`kinds`] gets the kinds of a plane's enum from serde. The first plane with the kind of an
+//! object reads its value, without a copy.
 
 use std::fmt;
 
@@ -36,10 +36,10 @@ macro_rules! by_plane {
         })+
 
         impl $name {
-            /// The known kind of that word.
-            pub(crate) fn kind(word: &str) -> Option<&'static str> {
+            /// Known kind of that name.
+            pub(crate) fn kind(name: &str) -> Option<&'static str> {
                 let planes = [$($crate::planes::kinds::<$type>()),+];
-                planes.into_iter().flatten().find(|kind| **kind == word).copied()
+                planes.into_iter().flatten().find(|kind| **kind == name).copied()
             }
         }
 
@@ -71,7 +71,7 @@ macro_rules! by_plane {
 
 pub(crate) use by_plane;
 
-/// The kinds of an enum, as serde knows them.
+/// Kinds of an enum, by its serde names.
 pub(crate) fn kinds<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
     let nothing: StrDeserializer<'_, Kinds> = "".into_deserializer();
     match T::deserialize(nothing) {
@@ -80,7 +80,7 @@ pub(crate) fn kinds<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
     }
 }
 
-/// The only entry of an object, whose key was read to see which plane reads the value.
+/// Only entry of an object, after its key was read to choose the plane.
 pub(crate) struct Entry<A> {
     kind: &'static str,
     is_read: bool,
@@ -88,7 +88,7 @@ pub(crate) struct Entry<A> {
 }
 
 impl<'de, A: MapAccess<'de>> Entry<A> {
-    /// Reads the key; `known` says which kinds there are.
+    /// Reads the key; `known` looks a kind up.
     pub(crate) fn first(
         mut map: A,
         known: fn(&str) -> Option<&'static str>,
@@ -102,12 +102,11 @@ impl<'de, A: MapAccess<'de>> Entry<A> {
         })
     }
 
-    /// Whether the kind is one of this enum.
     pub(crate) fn is_of<T: Deserialize<'de>>(&self) -> bool {
         kinds::<T>().contains(&self.kind)
     }
 
-    /// Reads the value, and sees to it that nothing follows.
+    /// Reads the value and checks that it is the only one.
     pub(crate) fn read<T: Deserialize<'de>>(&mut self) -> Result<T, A::Error> {
         let value = T::deserialize(MapAccessDeserializer::new(&mut *self))?;
         match self.map.next_key::<IgnoredAny>()? {
@@ -116,7 +115,7 @@ impl<'de, A: MapAccess<'de>> Entry<A> {
         }
     }
 
-    /// No plane has the kind.
+    /// Error for a kind that no plane has.
     pub(crate) fn unknown(&self) -> A::Error {
         de::Error::unknown_variant(self.kind, &[])
     }
@@ -159,14 +158,14 @@ impl Visitor<'_> for Known {
         formatter.write_str("a kind")
     }
 
-    fn visit_str<E: de::Error>(self, word: &str) -> Result<&'static str, E> {
-        (self.0)(word).ok_or_else(|| E::unknown_variant(word, &[]))
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<&'static str, E> {
+        (self.0)(name).ok_or_else(|| E::unknown_variant(name, &[]))
     }
 }
 
-/// The kinds of an enum, on the way on which a failure comes back: an empty word is none of them.
+/// Error that carries the kinds of an enum; serde makes it for the unknown kind `""`.
 #[derive(Debug, thiserror::Error)]
-#[error("only the kinds were asked for")]
+#[error("the value has none of the kinds")]
 struct Kinds(&'static [&'static str]);
 
 impl de::Error for Kinds {

@@ -1,7 +1,7 @@
 //! The state as lines of text and back, and its hash (L3, L12).
 //!
 //! Two states are equal iff their lines are. The hash of a state is the hash of its lines, each
-//! ended by a line feed: what a snapshot file holds is what is hashed.
+//! with a line feed: the content of a snapshot file.
 
 use bursar_journal::hash::{Hash, sha256};
 use bursar_plane::Plane;
@@ -11,7 +11,7 @@ use crate::planes::by_plane;
 use crate::{State, booking, market, spine};
 
 by_plane! {
-    /// One line.
+    /// One line: a fact of a plane.
     pub enum Line {
         /// Of the spine.
         Spine(spine::Fact),
@@ -22,34 +22,33 @@ by_plane! {
     }
 }
 
-/// Why lines are not a state.
+/// Error of writing or reading a snapshot.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// A line that cannot be read.
+    /// A line cannot be read.
     #[error("line {number} of the snapshot is not valid")]
     Line {
-        /// Which, from 1.
+        /// Line number, from 1.
         number: usize,
-        /// What the parser said.
+        /// Error of the parser.
         #[source]
         source: serde_json::Error,
     },
-    /// A value that cannot be written.
+    /// A value cannot be written.
     #[error("the state cannot be written")]
     Write {
-        /// What the writer said.
+        /// Error of the writer.
         #[source]
         source: serde_json::Error,
     },
 }
 
-/// The lines of a state, one after the other and without their ends, for those who must not
-/// hold all of them at once.
+/// Lines of a state without line feeds, one at a time to save memory.
 pub fn lines(state: &State) -> impl Iterator<Item = Result<String, Error>> {
     facts(state).map(|line| serde_json::to_string(&line).map_err(|source| Error::Write { source }))
 }
 
-/// The lines of a state, as one text.
+/// Snapshot of a state, as one text.
 pub fn write(state: &State) -> Result<String, Error> {
     let mut text = String::new();
     for line in lines(state) {
@@ -59,7 +58,7 @@ pub fn write(state: &State) -> Result<String, Error> {
     Ok(text)
 }
 
-/// The state of some lines.
+/// State of a snapshot.
 pub fn read(text: &str) -> Result<State, Error> {
     let mut state = State::blank();
     for (at, line) in text.lines().enumerate() {
@@ -72,13 +71,13 @@ pub fn read(text: &str) -> Result<State, Error> {
     Ok(state)
 }
 
-/// The hash of a state.
+/// Hash of a state.
 pub fn hash(state: &State) -> Result<Hash, Error> {
     Ok(sha256(write(state)?.as_bytes()))
 }
 
-/// Facts of all planes. Nodes stand behind the limits, where the first version wrote them, so that
-/// the hash of an old state stays the same.
+/// Facts of all planes. Nodes come after the limits, as in the first version, so that the hash of
+/// an old state stays the same.
 fn facts(state: &State) -> impl Iterator<Item = Line> {
     let level = state.spine.level;
     let nodes = state.spine.inventory.iter().cloned();

@@ -1,8 +1,8 @@
 //! The spine: the ledger itself, time, keys, tokens and the inventory of nodes, as commands, events
 //! and facts. This is also their form in the journal (L7).
 //!
-//! [`Spine`] has its state and rules. Commands that concern all planes (ticks, changes to declared
-//! objects, levels, restores) are decided by the engine, which asks each plane.
+//! [`Spine`] has the state and the rules. The engine decides commands that concern all planes:
+//! ticks, changes to declared objects, levels and restores.
 
 mod room;
 mod sentence;
@@ -34,27 +34,27 @@ pub enum Command {
         #[serde(with = "whole")]
         format: u64,
     },
-    /// Begins the records of a version of this program: the rules of level `n` hold from here on.
+    /// Begins a level: the rules of level `n` apply from here on.
     Level {
-        /// The level, [`crate::LEVEL`] of the program that writes it.
+        /// Level, [`crate::LEVEL`] of the program that writes the record.
         #[serde(with = "whole")]
         n: u64,
     },
     /// A term begins, or the clock has jumped (L5).
     Resume {
-        /// What the wall clock says.
+        /// Time of the wall clock.
         wall: Instant,
     },
-    /// Processes deadlines that have passed, with the evidence of life that came in (S7).
+    /// Processes deadlines that have passed, with the renewals that came in (S7).
     Tick {
-        /// Until when each holder has renewed; only of those whose deadline has passed.
+        /// New deadlines of holders that have renewed and whose old deadline has passed.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         renewed: Vec<(BookingId, Instant)>,
-        /// Deadlines after this one wait; absent: those after the time of the record.
+        /// Last deadline to process; absent: the time of the record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Instant>,
-        /// The class of deadlines to process; absent: both. Clock deadlines that fell into an
-        /// absence are processed before it ends (L5).
+        /// Class of deadlines to process; absent: both. Clock deadlines that passed during an
+        /// absence are processed before a resume (L5).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         class: Option<Class>,
     },
@@ -62,60 +62,59 @@ pub enum Command {
     Change {
         /// The changes, in order.
         changes: Vec<crate::Change>,
-        /// Versions that objects must have ([`crate::State::version`]); `*` is any. Where one differs
-        /// nothing changes.
+        /// Versions that objects must have ([`crate::State::version`]); `*` is any.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         expect: Vec<(Reference, String)>,
     },
-    /// Let somebody in.
+    /// Creates a token.
     CreateToken(Token),
-    /// Shut somebody out.
+    /// Revokes a token.
     RevokeToken {
-        /// Whom.
+        /// Name of the token.
         name: ObjectName,
     },
-    /// Sign checkpoints with a further key from now on (L11).
+    /// Adds a key that signs checkpoints (L11).
     RotateKey {
-        /// The new verifier key, as text.
+        /// New verifier key, as text.
         key: String,
-        /// Repeats with this key are one action (L6).
+        /// Idempotency key: commands with the same key are one action (L6).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         idempotency: Option<BookingId>,
     },
-    /// Bind a snapshot into the ledger, so that it is kept for ever (L12).
+    /// Anchors a snapshot in the ledger, so that it is kept for ever (L12).
     Anchor {
-        /// The last record it covers.
+        /// Last record that the snapshot covers.
         #[serde(with = "whole")]
         record: u64,
-        /// The hash of its lines.
+        /// Hash of its lines.
         sha256: Hash,
     },
-    /// Forget payloads below a record (L13).
+    /// Prunes the payloads of records below one (L13).
     Prune {
-        /// The first record that keeps its payload.
+        /// First record that keeps its payload.
         #[serde(with = "whole")]
         below: u64,
-        /// Repeats with this key are one action (L6).
+        /// Idempotency key: commands with the same key are one action (L6).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         idempotency: Option<BookingId>,
     },
-    /// This ledger goes on from a copy: an honest fork (L11).
+    /// Continues the ledger from a copy, as a new generation (L11).
     Restore {
-        /// The records the copy held.
+        /// Number of records in the copy.
         #[serde(with = "whole")]
         size: u64,
-        /// The least first fence of the new generation, [`crate::first_fence`] of the time of the
-        /// restore; absent before level 1.
+        /// Lower bound of the first fence of the new generation, [`crate::first_fence`] at the time
+        /// of the restore; absent before level 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fence: Option<Fence>,
-        /// The generation of the ledger whose place it takes; the new one is above that too.
+        /// Generation of the ledger that it replaces; the new generation is above it.
         #[serde(
             default,
             skip_serializing_if = "Option::is_none",
             with = "whole::optional"
         )]
         replaces: Option<u64>,
-        /// Whether all tokens end: some may have been revoked after the copy was made.
+        /// Whether to revoke all tokens, since some may have been revoked after the copy was made.
         #[serde(default, skip_serializing_if = "is_default")]
         end_tokens: bool,
     },
@@ -131,7 +130,7 @@ impl Command {
         }
     }
 
-    /// A change of declared objects, whatever their versions are.
+    /// A change of declared objects of any version.
     pub fn change(changes: impl IntoIterator<Item = impl Into<crate::Change>>) -> Self {
         Self::Change {
             changes: changes.into_iter().map(Into::into).collect(),
@@ -161,15 +160,15 @@ pub enum Change {
     deny_unknown_fields
 )]
 pub enum Event {
-    /// The ledger began.
+    /// The ledger was started.
     Genesis {
-        /// Its own id.
+        /// Id of the ledger.
         ledger: String,
         /// The format of its records.
         #[serde(with = "whole")]
         format: u64,
     },
-    /// The records of a version of this program begin.
+    /// A level begins.
     Level {
         /// The level.
         #[serde(with = "whole")]
@@ -177,44 +176,44 @@ pub enum Event {
     },
     /// A term began or the clock jumped.
     Resumed {
-        /// What the wall clock said.
+        /// Time of the wall clock.
         wall: Instant,
     },
-    /// Somebody may come in.
+    /// A token was created.
     TokenCreated(Token),
-    /// Somebody may no longer.
+    /// A token was revoked.
     TokenRevoked {
-        /// Who.
+        /// Name of the token.
         name: ObjectName,
     },
-    /// Checkpoints are signed with a further key.
+    /// A key that signs checkpoints was added.
     KeyRotated {
         /// The verifier key, as text.
         key: String,
     },
-    /// A snapshot was bound into the ledger.
+    /// A snapshot was anchored.
     Anchored {
-        /// The last record it covers.
+        /// Last record that the snapshot covers.
         #[serde(with = "whole")]
         record: u64,
-        /// The hash of its lines.
+        /// Hash of its lines.
         sha256: Hash,
     },
-    /// Payloads were forgotten.
+    /// Payloads were pruned.
     Pruned {
-        /// The first record that keeps its payload.
+        /// First record that keeps its payload.
         #[serde(with = "whole")]
         below: u64,
     },
-    /// The ledger went on from a copy.
+    /// The ledger was continued from a copy.
     Restored {
-        /// Raised with every restore; part of the checkpoint's origin.
+        /// Generation, raised by every restore; part of the checkpoint's origin.
         #[serde(with = "whole")]
         generation: u64,
-        /// The first fence that may be given out; absent before level 1: the next one.
+        /// First fence of the generation; absent before level 1, where fences go on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fence: Option<Fence>,
-        /// Whether all tokens have ended.
+        /// Whether all tokens were revoked.
         #[serde(default, skip_serializing_if = "is_default")]
         tokens_ended: bool,
     },
@@ -225,11 +224,11 @@ pub enum Event {
         /// Its name.
         name: ObjectName,
     },
-    /// An action without a thing of its own was done under a key (L6).
+    /// An action without an object of its own was done under an idempotency key (L6).
     Keyed {
-        /// The caller's key.
+        /// Idempotency key.
         key: BookingId,
-        /// The hash of what was asked.
+        /// Hash of the action.
         body: Hash,
     },
 }
@@ -242,23 +241,23 @@ pub enum Event {
     deny_unknown_fields
 )]
 pub enum Fact {
-    /// The spine's own numbers; the first line.
+    /// Numbers of the spine; the first line.
     Spine {
         /// The ledger's id.
         ledger: String,
         /// The level of the newest records.
         #[serde(default, skip_serializing_if = "is_default")]
         level: u64,
-        /// Raised by every restore.
+        /// Generation, raised by every restore.
         generation: u64,
         /// The time of the last event.
         time: Instant,
-        /// How many records the state covers.
+        /// Number of records that the state covers.
         head: u64,
-        /// The newest anchored snapshot.
+        /// Newest anchored snapshot.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         anchor: Option<(u64, Hash)>,
-        /// The first record that keeps its payload.
+        /// First record that keeps its payload.
         pruned_below: u64,
     },
     /// A node of the inventory.
@@ -267,18 +266,18 @@ pub enum Fact {
     Token(Token),
     /// A key that signs checkpoints.
     Key {
-        /// Since when.
+        /// Time at which it was added.
         at: Instant,
-        /// Its text.
+        /// Verifier key, as text.
         key: String,
     },
-    /// An action done under a key.
+    /// An action done under an idempotency key.
     Keyed {
-        /// The caller's key.
+        /// Idempotency key.
         key: BookingId,
-        /// When.
+        /// Time of the action.
         at: Instant,
-        /// The hash of what was asked.
+        /// Hash of the action.
         body: Hash,
     },
 }

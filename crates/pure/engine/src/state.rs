@@ -1,4 +1,4 @@
-//! The state: the planes, composed.
+//! The state of all planes.
 
 use bursar_booking::Bookings;
 use bursar_journal::hash::sha256;
@@ -9,16 +9,15 @@ use bursar_units::{BookingId, Instant, Millis};
 use crate::spine::{self, Spine};
 use crate::{Command, Event, dated};
 
-/// The format of records this program writes.
+/// Format of the records that this program writes.
 pub const FORMAT: u64 = 1;
-/// The level of the rules by which this program decides. A release with other rules or new fields
-/// of events has a higher one than the release before: records of a lower level are folded, never
-/// decided again.
+/// Level of the rules by which this program decides. A release with other rules or new fields of
+/// events has a higher level. Records of a lower level are applied, never decided again.
 pub const LEVEL: u64 = 2;
-/// The length of a version of a declared object, in characters.
+/// Length of a version of a declared object, in characters.
 const VERSION_LENGTH: usize = 16;
 
-/// Everything the engine knows.
+/// State of the engine.
 #[derive(Clone, Debug)]
 pub struct State {
     /// The ledger itself, tokens, keys and nodes.
@@ -48,7 +47,7 @@ impl State {
         }
     }
 
-    /// Folds one event in. It cannot fail.
+    /// Applies an event. Cannot fail.
     pub fn apply(&mut self, at: Instant, event: &Event) {
         match event {
             Event::Booking(event) => Plane::apply(&mut self.bookings, at, event),
@@ -61,7 +60,7 @@ impl State {
         self.spine.time = self.spine.time.max(at);
     }
 
-    /// Folds an event of the spine that concerns all planes into the others.
+    /// Applies an event of the spine to the other planes.
     pub(crate) fn follow_spine(&mut self, at: Instant, event: &spine::Event) {
         match event {
             spine::Event::Resumed { .. } => {
@@ -79,7 +78,7 @@ impl State {
         }
     }
 
-    /// Folds a whole record in.
+    /// Applies a whole record.
     pub fn apply_record(&mut self, time: Instant, events: &[Event]) {
         for (at, event) in dated(time, events) {
             self.apply(at, event);
@@ -87,8 +86,8 @@ impl State {
         self.spine.head += 1;
     }
 
-    /// The next time at which a tick changes something: the earliest deadline of all planes, or the
-    /// time of the last event where grants are owed (L9).
+    /// Time of the next tick: the earliest deadline of all planes, or the time of the last event if
+    /// grants are owed (L9).
     pub fn next_deadline(&self) -> Option<Instant> {
         if self.owes() {
             return Some(self.spine.time);
@@ -99,7 +98,7 @@ impl State {
             .min()
     }
 
-    /// The earliest deadline of a class, of all planes.
+    /// Earliest deadline of a class, of all planes.
     pub fn next_deadline_of(&self, class: Class) -> Option<Instant> {
         let planes = [
             self.spine.next_deadline(class),
@@ -109,7 +108,7 @@ impl State {
         planes.into_iter().flatten().min()
     }
 
-    /// Whether a clock deadline lies before `now` (L5).
+    /// Whether a clock deadline is before `now` (L5).
     pub fn clock_is_due(&self, now: Instant) -> bool {
         let next = self.next_deadline_of(Class::Clock);
         next.is_some_and(|deadline| deadline < now)
@@ -124,7 +123,7 @@ impl State {
         })
     }
 
-    /// Whether grants are owed that had no room in their record: they come before any other command
+    /// Whether grants are owed that did not fit into a record; they come before any other command
     /// (L9).
     pub fn owes(&self) -> bool {
         let planes = [
@@ -135,7 +134,7 @@ impl State {
         planes.into_iter().any(|since| since.is_some())
     }
 
-    /// Whether a deadline was missed by that much, so that the server must have been away (L5).
+    /// Whether a deadline is overdue by `by`, so that the server must have been absent (L5).
     pub fn missed(&self, now: Instant, by: Millis) -> bool {
         !self.owes()
             && self
@@ -143,8 +142,7 @@ impl State {
                 .is_some_and(|deadline| deadline.after(by) <= now)
     }
 
-    /// The tick that processes deadlines up to `until`, or up to `now`, with the evidence of life that
-    /// it needs (S7).
+    /// Tick for the deadlines up to `until`, or up to `now`, with the renewals that it needs (S7).
     pub fn tick(
         &self,
         now: Instant,
@@ -166,8 +164,8 @@ impl State {
         }
     }
 
-    /// The version of a declared object, another for every content; `None` where there is none. A
-    /// change names it in its record, so within a level the same content has the same version.
+    /// Version of a declared object: a hash of its content; `None` if it does not exist. Records of
+    /// changes contain versions, so the hash of a content is fixed within a level.
     pub fn version(&self, object: &Reference) -> Option<String> {
         let content = match object {
             Reference::Limit(name) => {
@@ -180,7 +178,7 @@ impl State {
         Some(hash.chars().take(VERSION_LENGTH).collect())
     }
 
-    /// A copy of the small problem, for plans (L3).
+    /// Small copy of the state, for plans (L3).
     #[must_use]
     pub fn sketch(&self, commands: &[Command]) -> Self {
         let (mut spine, mut booking, mut market) = (Vec::new(), Vec::new(), Vec::new());

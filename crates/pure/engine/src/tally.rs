@@ -1,8 +1,7 @@
-//! A second opinion on limits and ends, counted from the events alone, for `ledger check`.
+//! Independent check of limits and ends, counted from the events alone, for `ledger check`.
 //!
-//! The planes keep counters and work out which limits apply; this does neither the same way. It
-//! keeps the open bookings in one map, their sums in another, and at each grant looks through all
-//! limits for those that speak of it (S1).
+//! It shares no code with the counters of the planes. It has the open bookings in one map and their
+//! sums in another, and at each grant searches all limits for those that apply (S1).
 
 use std::collections::BTreeMap;
 
@@ -14,18 +13,18 @@ use bursar_units::{Amount, BookingId, Label, ObjectName, Total};
 
 use crate::{Event, State, spine};
 
-/// One line of the opinion.
+/// Result of one check.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Finding {
-    /// Its subject.
+    /// Subject of the check.
     pub name: &'static str,
-    /// Whether all is well.
+    /// Whether the check passed.
     pub is_good: bool,
-    /// The numbers, or the first violation.
+    /// Numbers, or the first violation.
     pub detail: String,
 }
 
-/// The counts.
+/// Counts for the checks.
 #[derive(Default)]
 pub struct Tally {
     open: BTreeMap<BookingId, Open>,
@@ -34,13 +33,13 @@ pub struct Tally {
     nodes: BTreeMap<ObjectName, Amount>,
     ended: u64,
     changes: u64,
-    /// The first grant above a bound.
+    /// First grant above a bound.
     above: Option<String>,
-    /// The first booking that begins, is granted or ends when it cannot.
+    /// First booking that begins, is granted or ends in the wrong state.
     wrong: Option<String>,
 }
 
-/// A booking that has begun and not ended.
+/// A granted or queued booking.
 struct Open {
     class: Label,
     tenant: Label,
@@ -48,31 +47,29 @@ struct Open {
     is_granted: bool,
 }
 
-/// The class and tenant that a sum is over; `None` is all of them.
+/// Class and tenant of a sum; `None` is all of them.
 type Value = (Option<Label>, Option<Label>);
 
 impl Finding {
     fn passed(name: &'static str, detail: String) -> Self {
-        let is_good = true;
         Self {
             name,
-            is_good,
+            is_good: true,
             detail,
         }
     }
 
     fn failed(name: &'static str, detail: String) -> Self {
-        let is_good = false;
         Self {
             name,
-            is_good,
+            is_good: false,
             detail,
         }
     }
 }
 
 impl Tally {
-    /// The counts of a state that a fold begins with.
+    /// Counts of an initial state.
     pub fn of(state: &State) -> Self {
         let bookings = &state.bookings;
         let limits = bookings
@@ -96,7 +93,7 @@ impl Tally {
         tally
     }
 
-    /// Counts one event in.
+    /// Counts an event.
     pub fn take(&mut self, seq: u64, event: &Event) {
         match event {
             Event::Booking(event) => self.take_booking(seq, event),
@@ -112,7 +109,7 @@ impl Tally {
         }
     }
 
-    /// All lines, on the state that the events led to.
+    /// Results for the state after the events.
     pub fn findings(&self, state: &State) -> [Finding; 2] {
         [self.limits_check(), self.bookings_check(state)]
     }
@@ -129,8 +126,7 @@ impl Tally {
                 }
             }
             Booking::Granted { id, .. } => self.grant(seq, id),
-            // It may lead above a limit, and later grants may not. One that was about to start is
-            // charged already.
+            // An adoption may exceed a limit. An execution that was starting is charged already.
             Booking::Adopted(Adoption {
                 booking: request, ..
             }) => {
@@ -157,7 +153,6 @@ impl Tally {
         }
     }
 
-    /// The line on limits.
     fn limits_check(&self) -> Finding {
         if let Some(detail) = &self.above {
             return Finding::failed("limits", detail.clone());
@@ -169,7 +164,7 @@ impl Tally {
         )
     }
 
-    /// The line on bookings: all that began have ended once or are in the state.
+    /// Checks that every booking has ended once or is in the state.
     fn bookings_check(&self, state: &State) -> Finding {
         let standing = |id: &BookingId| match state.bookings.standing(id) {
             Some(Standing::Granted(_)) => Some(true),
@@ -220,7 +215,7 @@ impl Tally {
         }
         if self.above.is_none() {
             self.above = self
-                .bound_passed(id)
+                .exceeded_bound(id)
                 .map(|what| format!("record {}: {what}", number(seq)));
         }
     }
@@ -254,8 +249,8 @@ impl Tally {
         }
     }
 
-    /// The first limit that a granted booking has passed.
-    fn bound_passed(&self, id: &BookingId) -> Option<String> {
+    /// First limit that a granted booking exceeds.
+    fn exceeded_bound(&self, id: &BookingId) -> Option<String> {
         let open = self.open.get(id)?;
         let mut inventory = Total::ZERO;
         self.nodes
@@ -272,9 +267,9 @@ impl Tally {
             .zip(open.values())
             .find_map(|(kind, value)| {
                 let of_kind = self.limits.iter().filter(|(_, limit)| limit.kind() == kind);
-                let speaking =
+                let applying =
                     of_kind.filter_map(|(name, limit)| Some((open.rank(limit)?, name, limit)));
-                let (_, name, limit) = speaking.min_by_key(|(rank, _, _)| *rank)?;
+                let (_, name, limit) = applying.min_by_key(|(rank, _, _)| *rank)?;
                 let used = self.used.get(&value).copied().unwrap_or_default();
                 let bounds = limit.bounds_on(&inventory);
                 let dimension = used.exceeds(&Amount::default(), &bounds).next()?;
@@ -297,7 +292,7 @@ impl Tally {
 }
 
 impl Open {
-    /// The sums that it counts in, in the order of the kinds of limit.
+    /// Sums that count it, in the order of the kinds of limit.
     fn values(&self) -> [Value; 4] {
         let (class, tenant) = (Some(self.class.clone()), Some(self.tenant.clone()));
         [
@@ -308,8 +303,8 @@ impl Open {
         ]
     }
 
-    /// How closely a limit speaks of it, the least first: both named, class named, tenant named,
-    /// each. `None` if it does not.
+    /// Rank of a limit, the lowest goes first: both named, class named, tenant named, each. `None`
+    /// if it does not apply.
     fn rank(&self, limit: &Limit) -> Option<u8> {
         let is_named = |scope: &Option<Scope>, label: &Label| match scope {
             Some(Scope::Named(name)) if name == label => Some(true),

@@ -1,4 +1,4 @@
-//! Who may do what (design 80, 4.6).
+//! Access tokens and roles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,37 +7,37 @@ use bursar_units::{Instant, Label, ObjectName, vocabulary};
 use serde::{Deserialize, Serialize};
 
 vocabulary! {
-    /// What a caller may do.
+    /// Role of a caller.
     pub enum Role {
-        /// Read everything.
+        /// Reads everything.
         View = "view",
-        /// Act as the tenants listed.
+        /// Acts for the tenants of the token.
         Use = "use",
-        /// Change limits, nodes and tokens, and act as anyone.
+        /// Changes limits, nodes and tokens, and acts for any tenant.
         Operate = "operate",
     }
 }
 
-/// Proof of identity, without its secret.
+/// An access token, without its secret.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Token {
-    /// Its name, which is also the caller's.
+    /// Name, which is also that of the caller.
     pub name: ObjectName,
-    /// The hash of its secret.
+    /// Hash of the secret.
     pub sha256: Hash,
-    /// What it lets its bearer do.
+    /// Roles.
     pub roles: BTreeSet<Role>,
-    /// As whom.
+    /// Tenants that the caller may act for.
     pub tenants: BTreeSet<Label>,
-    /// Until when.
+    /// Time of expiry.
     pub expires: Instant,
-    /// When it was made. Only in a snapshot: of an event the record's time says it.
+    /// Time of creation, in snapshots only; of an event it is the time of the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<Instant>,
 }
 
-/// All tokens that were not revoked.
+/// Tokens that were not revoked.
 #[derive(Clone, Debug, Default)]
 pub struct Tokens {
     by_name: BTreeMap<ObjectName, (Token, Instant)>,
@@ -45,17 +45,17 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// The token whose secret has this hash, expired or not.
+    /// Token whose secret has this hash, expired or not.
     pub fn with_hash(&self, sha256: &Hash) -> Option<&Token> {
         self.get(self.by_hash.get(sha256)?.as_str())
     }
 
-    /// The token of that name, expired or not.
+    /// Token of that name, expired or not.
     pub fn get(&self, name: &str) -> Option<&Token> {
         self.by_name.get(name).map(|(token, _)| token)
     }
 
-    /// All of them with when each was made, by name.
+    /// Tokens with their times of creation, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&Token, Instant)> {
         self.by_name
             .values()

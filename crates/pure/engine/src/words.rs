@@ -1,4 +1,4 @@
-//! Words of all planes, for people. Dates are absent: only the edge knows the reader's time zone.
+//! Texts of all planes. Dates are absent: only the client knows the reader's time zone.
 
 pub use bursar_booking::words::{came_out, exit, used, verdict};
 pub use bursar_units::words::{

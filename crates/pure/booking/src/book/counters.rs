@@ -1,25 +1,26 @@
-//! Counters: what is held and how many wait, under everything, each class, each tenant and each pair.
+//! Counters: what is held and how many wait, under everything, each class, each tenant and each
+//! pair.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use bursar_units::{Amount, Dimension, Label, Total};
+use bursar_units::{Amount, Label, Total};
 
 use super::{Bookings, Class, ClassUse, Counter, Pair};
 use crate::archive::Terms;
 use crate::limit::{Applied, Declared, Kind, LimitUse};
 use crate::names::NameIndex;
 
-/// One counter under a limit, for tables.
+/// One counter of a limit.
 #[derive(Clone, Debug)]
 pub struct CounterView<'a> {
-    /// The class it counts, where the limit tells classes apart.
+    /// Class, if the limit has a counter for each class or names one.
     pub class: Option<&'a Label>,
-    /// The tenant it counts, where the limit tells tenants apart.
+    /// Tenant, if the limit has a counter for each tenant or names one.
     pub tenant: Option<&'a Label>,
-    /// What is held.
+    /// Amount held.
     pub used: Amount,
-    /// How many wait.
+    /// Number of waiting bookings.
     pub waiting: u64,
 }
 
@@ -41,7 +42,7 @@ impl Bookings {
         self.drop_idle_pair(terms);
     }
 
-    /// One joins or one leaves; the pair stays, since a leaver may be about to hold.
+    /// Keeps the pair even when its last booking leaves: a grant may follow.
     pub(crate) fn count_waiting(&mut self, terms: &Terms, change: i64) {
         self.pair_mut(terms);
         self.each_counter(terms, |counter| {
@@ -73,11 +74,9 @@ impl Bookings {
         } = self;
         pairs.entry(key).or_insert_with(|| {
             let labels = classes.label(terms.class).zip(tenants.label(terms.tenant));
-            let applied = labels
-                .map(|(c, t)| limits.applied(c, t))
-                .unwrap_or_default();
+            let applied = labels.map(|(c, t)| limits.applied(c, t));
             Pair {
-                applied,
+                applied: applied.unwrap_or_default(),
                 ..Pair::default()
             }
         })
@@ -94,7 +93,7 @@ impl Bookings {
         }
     }
 
-    /// Percentages of limits follow the sum of the nodes (S1).
+    /// Sets the total of the nodes, which percentages of limits refer to (S1).
     pub(crate) fn set_inventory(&mut self, total: Total) {
         self.limits.set_inventory(total);
         self.refresh_applied();
@@ -110,9 +109,8 @@ impl Bookings {
         } = self;
         for ((class, tenant), pair) in pairs {
             let labels = classes.label(*class).zip(tenants.label(*tenant));
-            pair.applied = labels
-                .map(|(c, t)| limits.applied(c, t))
-                .unwrap_or_default();
+            let applied = labels.map(|(c, t)| limits.applied(c, t));
+            pair.applied = applied.unwrap_or_default();
         }
     }
 
@@ -120,12 +118,13 @@ impl Bookings {
         if let Some(pair) = self.pairs.get(&(class, tenant)) {
             return Cow::Borrowed(&pair.applied);
         }
-        let labels = self.classes.label(class).zip(self.tenants.label(tenant));
-        Cow::Owned(
-            labels
-                .map(|(c, t)| self.limits.applied(c, t))
-                .unwrap_or_default(),
-        )
+        let labels = self.labels(class, tenant);
+        let applied = labels.map(|(c, t)| self.limits.applied(c, t));
+        Cow::Owned(applied.unwrap_or_default())
+    }
+
+    pub(crate) fn labels(&self, class: NameIndex, tenant: NameIndex) -> Option<(&Label, &Label)> {
+        self.classes.label(class).zip(self.tenants.label(tenant))
     }
 
     pub(crate) fn counter(&self, kind: Kind, class: NameIndex, tenant: NameIndex) -> &Counter {
@@ -157,38 +156,25 @@ impl Bookings {
         }
     }
 
-    /// What the limit's counter for a class and tenant holds, how many wait under it, and its
-    /// bound in every dimension that has one. `None` for a value nobody uses.
+    /// Use of a limit's counter for a class and tenant, in every dimension that the limit bounds.
     pub fn counter_use(&self, declared: &Declared, class: &Label, tenant: &Label) -> Vec<LimitUse> {
         let (used, waiting) = self
             .counter_by_labels(declared.limit.kind(), class, tenant)
             .map_or((Amount::default(), 0), |counter| {
                 (counter.used.shown(), counter.waiting)
             });
-        Dimension::ALL
-            .into_iter()
-            .filter_map(|dimension| {
-                Some(LimitUse {
-                    name: declared.limit.name.clone(),
-                    dimension,
-                    size: declared.bounds.of(dimension)?,
-                    in_use: used.of(dimension),
-                    waiting,
-                })
-            })
-            .collect()
+        declared.uses(&used, waiting).collect()
     }
 
-    /// Whether a tenant holds slots of a class, or waits for some.
+    /// Whether a tenant has granted or queued bookings of a class.
     pub fn is_used_by(&self, class: &Label, tenant: &Label) -> bool {
         let counter = self.counter_by_labels(Kind::ClassTenant, class, tenant);
         counter.is_some_and(|counter| !counter.used.shown().is_zero() || counter.waiting > 0)
     }
 
-    /// Every value under a limit that has something held or waiting: its class and tenant (as
-    /// far as the limit tells them apart), what is held, and how many wait. Sorted by name.
+    /// Counters of a limit that have a granted or queued booking, by class and tenant.
     pub fn counters_of(&self, declared: &Declared) -> Vec<CounterView<'_>> {
-        let speaks = |scope: &Option<crate::Scope>, label: &Label| match scope {
+        let applies_to = |scope: &Option<crate::Scope>, label: &Label| match scope {
             Some(crate::Scope::Named(name)) => name == label,
             _ => true,
         };
@@ -204,23 +190,21 @@ impl Bookings {
             Kind::Class => self
                 .classes
                 .iter()
-                .filter(|(label, _)| speaks(class, label))
+                .filter(|(label, _)| applies_to(class, label))
                 .map(|(label, entry)| view(Some(label), None, &entry.counter))
                 .collect(),
             Kind::Tenant => self
                 .tenants
                 .iter()
-                .filter(|(label, _)| speaks(tenant, label))
+                .filter(|(label, _)| applies_to(tenant, label))
                 .map(|(label, entry)| view(None, Some(label), &entry.counter))
                 .collect(),
             Kind::ClassTenant => self
                 .pairs
                 .iter()
-                .filter_map(|((c, t), pair)| {
-                    Some((self.classes.label(*c)?, self.tenants.label(*t)?, pair))
-                })
-                .filter(|(c, t, _)| speaks(class, c) && speaks(tenant, t))
-                .map(|(c, t, pair)| view(Some(c), Some(t), &pair.counter))
+                .filter_map(|((c, t), pair)| Some((self.labels(*c, *t)?, pair)))
+                .filter(|((c, t), _)| applies_to(class, c) && applies_to(tenant, t))
+                .map(|((c, t), pair)| view(Some(c), Some(t), &pair.counter))
                 .collect(),
         };
         counters.retain(|counter| {
@@ -241,7 +225,7 @@ impl Bookings {
         counters
     }
 
-    /// Tenants that hold slots, in all or in one class: most slots first, then by name.
+    /// Tenants that hold slots, of all classes or of one: most slots first, then by name.
     pub fn holders(&self, class: Option<&Label>) -> Vec<(&Label, u64)> {
         let mut holders: Vec<(&Label, u64)> = match class {
             None => self
@@ -263,8 +247,8 @@ impl Bookings {
         holders
     }
 
-    /// The classes of which something is held or waits. Read off the counters and the heads of the
-    /// lanes, so that it costs the same however many hold and wait.
+    /// Use of each class with granted or queued bookings. Reads counters and heads of lanes only,
+    /// so the cost does not grow with the number of bookings.
     pub fn by_class(&self) -> BTreeMap<&Label, ClassUse> {
         let live = |class: &Class| !class.counter.used.is_zero() || class.counter.waiting > 0;
         let live = self.classes.iter().filter(|(_, class)| live(class));

@@ -12,8 +12,8 @@ use crate::request::{End, Fence, Outcome, Request, Submission};
 use crate::room::{Lane, Waiting, turn_step_floor};
 use crate::{ESTIMATE_RESTS_ON_MAX, Event, REMEMBERED, REMEMBERED_MAX};
 
-/// How a booking ends, and the execution under it if there is one.
-struct How {
+/// End of a booking, and of its execution if it has one.
+struct EndDetails {
     end: End,
     outcome: Option<Outcome>,
     exit_code: Option<i32>,
@@ -24,7 +24,7 @@ struct How {
 }
 
 impl Bookings {
-    /// Folds one event in. It cannot fail: what makes no sense changes nothing.
+    /// Applies an event. Cannot fail: an event that does not fit the state changes nothing.
     pub fn apply(&mut self, at: Instant, event: &Event) {
         match event {
             Event::Reserved(request) => self.reserve(at, request, None),
@@ -43,17 +43,17 @@ impl Bookings {
             } => self.end(
                 at,
                 id,
-                How {
+                EndDetails {
                     end: *end,
                     outcome: *outcome,
                     exit_code: *exit_code,
                     reason: reason.clone(),
                     verdict: match end {
                         End::Cancelled => Verdict::Cancelled,
-                        // What never held a slot never ran, whoever took it out of the queue.
+                        // A queued execution never ran.
                         End::Forced if self.queued.contains_key(id) => Verdict::Cancelled,
                         End::WaitOver => Verdict::WaitOver,
-                        // Whatever else ends an execution does so without knowing how it fared.
+                        // The result of the process is not known.
                         End::Released | End::Expired | End::Forced => Verdict::Lost,
                     },
                     signal: None,
@@ -98,7 +98,7 @@ impl Bookings {
             } => self.end(
                 at,
                 id,
-                How {
+                EndDetails {
                     end: End::Released,
                     outcome: verdict.outcome(),
                     exit_code: *exit_code,
@@ -127,7 +127,7 @@ impl Bookings {
         }
         let terms = self.take_terms(request, order);
         let lane = terms.lane();
-        // The pair comes first, so that its limits are looked up once.
+        // Creates the pair first, so that its limits are looked up once.
         self.pair_mut(&terms);
         self.sequence += 1;
         self.enter(terms.tenant);
@@ -170,9 +170,8 @@ impl Bookings {
         self.hold(at, &id, queued.terms, fence, queued.since);
     }
 
-    /// One that runs holds at once, whatever the limits say and whoever waits: it takes no turn and
-    /// passes nobody, for it was granted in records that were lost. One that was about to start
-    /// holds already. Every adoption that is decided has a fence.
+    /// Charges a running execution above limits and ahead of the queue. It takes no turn and passes
+    /// nobody: it was granted in records that were lost. One that was starting is charged already.
     fn adopt(&mut self, at: Instant, adoption: &Adoption) {
         let request = &adoption.booking;
         let Some(fence) = request.fence else {
@@ -215,7 +214,7 @@ impl Bookings {
         self.granted.insert(id.clone(), granted);
     }
 
-    /// Moves an execution on, and its deadline with it.
+    /// Changes the progress of an execution and its deadline.
     fn progress(
         &mut self,
         id: &BookingId,
@@ -252,7 +251,7 @@ impl Bookings {
         self.deadlines.extend(granted.deadline(id));
     }
 
-    fn end(&mut self, at: Instant, id: &BookingId, how: How) {
+    fn end(&mut self, at: Instant, id: &BookingId, details: EndDetails) {
         let mut progress = None;
         let (id, terms, queued_at, granted) =
             if let Some((id, granted)) = self.granted.remove_entry(id) {
@@ -276,19 +275,19 @@ impl Bookings {
         let progress = progress.as_deref();
         let course = terms.order().map(|_| {
             Box::new(Course {
-                verdict: how.verdict,
+                verdict: details.verdict,
                 started: progress.and_then(|progress| progress.started),
                 stopping: progress.and_then(|progress| progress.stopping),
-                signal: how.signal,
-                is_out_of_memory: how.is_out_of_memory,
+                signal: details.signal,
+                is_out_of_memory: details.is_out_of_memory,
                 is_adopted: progress.is_some_and(|progress| progress.is_adopted),
             })
         });
         let ending = Ending {
-            end: how.end,
-            outcome: how.outcome,
-            exit_code: how.exit_code,
-            reason: how.reason,
+            end: details.end,
+            outcome: details.outcome,
+            exit_code: details.exit_code,
+            reason: details.reason,
             course,
             queued_at,
             granted,
@@ -298,7 +297,7 @@ impl Bookings {
         self.forget(at, REMEMBERED_MAX);
     }
 
-    /// Forgets ends that are a day old or more than so many (L6).
+    /// Forgets ends older than a day, and the oldest above `count_max` (L6).
     fn forget(&mut self, at: Instant, count_max: usize) {
         while let Some(oldest) = self.archive.front() {
             let is_old = oldest.ended_at().after(REMEMBERED) <= at;
@@ -313,7 +312,7 @@ impl Bookings {
         }
     }
 
-    /// The engine was away until now: no deadline may fall into its absence (L5).
+    /// Ends an absence of the server: no deadline may fall into it (L5).
     pub fn resume(&mut self, at: Instant) {
         let Self {
             granted,
@@ -322,14 +321,14 @@ impl Bookings {
             unsettled,
             ..
         } = self;
-        // What the pump still owes is granted in the new term, not in the absence.
+        // Grants that are owed happen in the new term.
         *unsettled = unsettled.map(|since| since.max(at));
         deadlines.clear();
         for (id, holder) in granted {
             let stage = holder.progress().map(|progress| progress.stage);
             let at_least = match stage {
                 None | Some(Stage::Starting) => at.after(holder.terms.first_length()),
-                // It ran on without us, and what is late is late; but how it ended comes first.
+                // The process ran on. Results that came in during the absence go before a timeout.
                 Some(_) => at.after(ADOPTION),
             };
             holder.until = holder.until.map(|until| until.max(at_least));
@@ -341,7 +340,7 @@ impl Bookings {
         }
     }
 
-    /// A tenant with nothing waiting that enters starts at the present, not in its past (S3).
+    /// Moves the turn of a tenant without waiting bookings up to the virtual time (S3).
     fn enter(&mut self, tenant: NameIndex) {
         let virtual_time = self.virtual_time;
         if let Some(entry) = self.tenants.get_mut(tenant)
@@ -351,7 +350,7 @@ impl Bookings {
         }
     }
 
-    /// The turn and the passes that a grant costs; the room no longer holds the granted one.
+    /// Counts the turn and the passes of a grant. The booking has left the room before.
     fn admit(&mut self, at: Instant, lane: Lane, waiting: &Waiting) {
         if !self.room.is_empty() {
             for passed in self.passed_by(at, lane, waiting) {
@@ -387,10 +386,9 @@ mod tests {
 
     use crate::{Bookings, End, Event, Fence, Request};
 
-    /// Method: the bound itself is a parameter of the step that keeps it, so that a few ends and a
-    /// small bound show what a million and one would.
+    /// Method: the bound is a parameter, so 3,000 ends stand for a million.
     #[test]
-    fn of_too_many_ends_the_oldest_are_forgotten() {
+    fn the_oldest_ends_above_the_bound_are_forgotten() {
         let mut bookings = Bookings::new();
         let id = |number: u64| BookingId::new(&number.to_string()).unwrap();
         let label = |text| Label::new(text).unwrap();

@@ -12,7 +12,7 @@ use crate::request::{End, Fence, Request};
 use crate::{Brief, Event};
 
 impl Bookings {
-    /// What is known of an id.
+    /// State of a booking; `None` for an unknown id.
     pub fn standing(&self, id: &BookingId) -> Option<Standing<'_>> {
         if let Some(granted) = self.granted.get(id) {
             return Some(Standing::Granted(granted));
@@ -23,7 +23,7 @@ impl Bookings {
         self.archive.get(id).map(Standing::Ended)
     }
 
-    /// What was asked for under an id.
+    /// Request of a booking.
     pub fn request(&self, id: &BookingId) -> Option<Request> {
         let terms = match (self.granted.get(id), self.queued.get(id)) {
             (Some(granted), _) => granted.terms.clone(),
@@ -33,7 +33,7 @@ impl Bookings {
         self.request_of(id, terms)
     }
 
-    /// What is to be run, or was run, under an id; `None` for a plain booking.
+    /// Order of an execution; `None` for a plain booking.
     pub fn order(&self, id: &BookingId) -> Option<&Order> {
         match (self.granted.get(id), self.queued.get(id)) {
             (Some(granted), _) => granted.terms.order(),
@@ -42,7 +42,7 @@ impl Bookings {
         }
     }
 
-    /// Ids that hold or wait, in order, from the first above `after`.
+    /// Ids of granted and queued bookings, in order, from the first above `after`.
     pub fn live_ids(&self, after: Option<&BookingId>) -> impl Iterator<Item = &BookingId> {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = || (after.map_or(Unbounded, Excluded), Unbounded);
@@ -68,12 +68,12 @@ impl Bookings {
         self.archive.iter().rev()
     }
 
-    /// How many hold, wait and are remembered.
+    /// Numbers of granted, queued and remembered bookings.
     pub fn counts(&self) -> (usize, usize, usize) {
         (self.granted.len(), self.queued.len(), self.archive.len())
     }
 
-    /// The class of an ended booking, as text.
+    /// Class and tenant of an ended booking.
     pub fn ended_labels(&self, ended: &Ended) -> Option<(&Label, &Label)> {
         Some((
             self.classes.label(ended.class)?,
@@ -81,17 +81,17 @@ impl Bookings {
         ))
     }
 
-    /// The limits, by name.
+    /// Limits, by name.
     pub fn limits(&self) -> impl Iterator<Item = &Declared> {
         self.limits.iter()
     }
 
-    /// One limit.
+    /// Limit of that name.
     pub fn limit(&self, name: &str) -> Option<&Declared> {
         self.limits.get(name)
     }
 
-    /// The next moment at which time itself changes something.
+    /// Earliest deadline.
     pub fn next_deadline(&self) -> Option<&Deadline> {
         self.deadlines.first()
     }
@@ -103,7 +103,7 @@ impl Bookings {
             .take_while(move |deadline| deadline.at <= now)
     }
 
-    /// Whether grants are still due before any other command (L9).
+    /// Whether grants are owed, which come before any other command (L9).
     pub fn is_unsettled(&self) -> bool {
         self.unsettled.is_some()
     }
@@ -113,8 +113,8 @@ impl Bookings {
         self.fence
     }
 
-    /// A copy of the small problem: limits, counters and the waiting room, and of the bookings
-    /// that hold or have ended only those named. For plans (L3).
+    /// Copy for plans (L3): limits, counters and the waiting room; of granted and ended bookings
+    /// only those in `ids`.
     #[must_use]
     pub fn sketch(&self, ids: &[BookingId]) -> Self {
         let mut sketch = Self {
@@ -146,7 +146,6 @@ impl Bookings {
         sketch
     }
 
-    /// What was asked for, of the terms that were kept of it.
     pub(crate) fn request_of(&self, id: &BookingId, terms: Terms) -> Option<Request> {
         let extras = terms.extras.map(|extras| *extras).unwrap_or_default();
         Some(Request {

@@ -1,4 +1,4 @@
-//! The bookings and the naive oracle do the same, on random worlds.
+//! The bookings agree with the naive oracle on random worlds.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,9 +8,8 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::world::{Step, any_steps, execution_steps, run, shield_steps};
 
-/// Method: the same steps for both; grants in order, fences, ends, refusals with their headline,
-/// and the whole state are compared after every step. Rules that no world met would go unproven,
-/// so each must have been met often enough.
+/// Method: both get the same steps; grants in order, fences, ends, refusals with their headline, and
+/// the whole state are compared after every step. Each rule must apply in enough worlds.
 #[test]
 fn any_world_goes_as_the_plain_rules_say() {
     let met = worlds(3_000, any_steps());
@@ -72,7 +71,7 @@ fn any_world_with_a_due_head_goes_as_the_plain_rules_say() {
     }
 }
 
-/// Method: as above, with worlds of executions whose processes do anything at any time.
+/// Method: as above, with executions whose processes start and end at any time.
 #[test]
 fn any_world_of_executions_goes_as_the_plain_rules_say() {
     let met = worlds(1_500, execution_steps());
@@ -109,7 +108,7 @@ fn any_world_of_executions_goes_as_the_plain_rules_say() {
     }
 }
 
-/// Runs so many worlds and counts in how many of them each rule was met.
+/// Runs random worlds, and counts for each rule the worlds in which it applied.
 fn worlds(cases: u32, steps: impl Strategy<Value = Vec<Step>>) -> BTreeMap<&'static str, u32> {
     let met = RefCell::new(BTreeMap::new());
     let config = Config {

@@ -1,4 +1,4 @@
-//! The cases of design 40 that concern plain bookings: what went wrong in the seed stays right.
+//! Cases of plain bookings, among them the mistakes of an earlier design.
 
 use bursar_booking::{End, Refusal, Request, Standing};
 use bursar_units::Millis;
@@ -7,9 +7,9 @@ use crate::make::{Desk, Reply, at, at_once, id, request, sized, slots_limit};
 
 const HOUR: u64 = 3_600_000;
 
-/// The seed counted, compared, then inserted: all fifty got in.
+/// An earlier design counted, compared, then inserted: all fifty were granted.
 #[test]
-fn of_fifty_reserves_with_one_free_slot_one_is_granted_and_the_others_hear_of_the_limit() {
+fn of_fifty_reserves_with_one_free_slot_one_is_granted_and_the_others_are_refused_with_the_limit() {
     let mut desk = Desk::with_limits(&[("python", slots_limit("python", "", 5))]);
     desk.hold(0, "big", &sized(request("python", "a"), 4));
     let mut granted = 0;
@@ -33,7 +33,7 @@ fn of_fifty_reserves_with_one_free_slot_one_is_granted_and_the_others_hear_of_th
     assert_eq!((granted, desk.live()), (1, (2, 24)));
 }
 
-/// The seed never freed the row of a run that went well: the hundred-and-first was refused.
+/// An earlier design never freed the row of a successful run: run 101 was refused.
 #[test]
 fn a_hundred_and_thirty_runs_one_after_another_all_finish_under_a_limit_of_a_hundred() {
     let mut desk = Desk::new();
@@ -113,7 +113,7 @@ fn every_way_to_end_leaves_nobody_holding() {
     );
 }
 
-/// What expires at the same moment as a wait ends is free for the one that waited.
+/// A booking whose wait ends when another expires gets its slot.
 #[test]
 fn a_slot_that_comes_free_when_a_wait_ends_is_granted_to_the_one_that_waited() {
     let mut desk = Desk::with_limits(&[("all", slots_limit("", "", 1))]);
@@ -178,7 +178,7 @@ fn a_release_repeated_or_with_an_old_fence_or_after_expiry_has_one_effect() {
 }
 
 #[test]
-fn whoever_waits_is_cancelled_without_a_fence_and_whoever_holds_is_not() {
+fn a_queued_booking_is_cancelled_without_a_fence_and_a_granted_one_is_not() {
     let mut desk = Desk::with_limits(&[("all", slots_limit("", "", 1))]);
     let fence = desk.hold(0, "holder", &request("python", "a"));
     desk.reserve(0, "waiter", &request("python", "a")).unwrap();
@@ -189,7 +189,7 @@ fn whoever_waits_is_cancelled_without_a_fence_and_whoever_holds_is_not() {
     assert_eq!(desk.cancel(1, "waiter"), Ok(Reply::AlreadyEnded));
 }
 
-/// A renewal may not outlast what the ledger would give back after a crash (L5).
+/// A renewal must not be longer than the ttl that a holder gets after a crash (L5).
 #[test]
 fn a_renewal_is_for_at_most_the_ttl_that_was_asked_for_even_when_limits_were_lowered() {
     let mut desk = Desk::new();
@@ -225,7 +225,7 @@ fn a_renewal_is_for_at_most_the_ttl_that_was_asked_for_even_when_limits_were_low
     assert_eq!(desk.log.len(), recorded, "evidence is no event");
 }
 
-/// Our own absence expires nobody: a holder gets its ttl again from when we are back.
+/// An absence of the server expires no holder: each gets its full ttl after it.
 #[test]
 fn nobody_expires_while_the_engine_is_away() {
     let mut desk = Desk::with_limits(&[("all", slots_limit("", "", 1))]);

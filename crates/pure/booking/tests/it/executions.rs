@@ -1,4 +1,4 @@
-//! Executions: every stage against every command, and the cases of design 40 that concern them.
+//! Executions: every stage with every command, and single cases.
 
 use std::fmt::Write as _;
 
@@ -68,7 +68,7 @@ fn in_stage(stage: &str) -> Desk {
     desk
 }
 
-/// What a command says to `run` at ten seconds.
+/// Command to `run` at ten seconds.
 fn tell(desk: &mut Desk, command: &str) -> String {
     const NOW: u64 = 10_000;
     let refused = |refusal: Refusal| format!("refused: {refusal}");
@@ -97,7 +97,7 @@ fn tell(desk: &mut Desk, command: &str) -> String {
             return "-".to_owned();
         }
         "resume" => {
-            // The engine was away until two hours after the submission.
+            // The server was absent until two hours after the submission.
             desk.bookings.resume(at(2 * HOUR));
             bursar_booking::invariants::check(&desk.bookings).unwrap();
             return "-".to_owned();
@@ -107,7 +107,7 @@ fn tell(desk: &mut Desk, command: &str) -> String {
     answer.map_or_else(refused, |reply| format!("{reply:?}"))
 }
 
-/// Where an execution stands, in a few words, with its times in seconds.
+/// State of an execution in a few words, with its times in seconds.
 fn stands(bookings: &Bookings, text: &str) -> String {
     let secs = |at: bursar_units::Instant| format!("{}s", at.ms() / 1_000);
     match bookings.standing(&id(text)) {
@@ -141,7 +141,7 @@ fn stands(bookings: &Bookings, text: &str) -> String {
     }
 }
 
-/// Who has the slot.
+/// Holder of the slot.
 fn slot(desk: &Desk) -> &'static str {
     let holds = |text| {
         matches!(
@@ -159,8 +159,8 @@ fn slot(desk: &Desk) -> &'static str {
     }
 }
 
-/// X1, every stage against every command: what is answered, where `run` then stands, and whose the
-/// slot is. It is free exactly where the process is gone, and by force.
+/// X1, every stage with every command: the answer, the state of `run` after it, and the holder of the
+/// slot, which is free only after the process is gone or a forced end.
 ///
 /// Method: the whole table is the text beside this file; `overdue` lets a hundred days pass,
 /// `resume` two hours.
@@ -192,8 +192,8 @@ fn standing_word(desk: &Desk) -> &'static str {
     }
 }
 
-/// X5: what runs and is not known holds what it holds, above limits too, under the fence that its
-/// program was given, and ends like any other. Nobody else is granted before there is room.
+/// X5: an unknown execution that runs is charged, even above limits, under the fence that its program
+/// was given, and ends like any other. No other booking is granted before there is room.
 #[test]
 fn one_that_is_found_running_after_a_restore_is_charged_above_limits_and_ends_like_any_other() {
     let mut desk = Desk::with_limits(&[("all", slots_limit("", "", 2))]);
@@ -206,7 +206,7 @@ fn one_that_is_found_running_after_a_restore_is_charged_above_limits_and_ends_li
     assert!(progress.is_adopted);
     let over = bursar_booking::invariants::over_limit(&desk.bookings);
     assert_eq!((over[0].in_use, over[0].size), (4, 2));
-    // The same submission meets it, another is refused, and neither begins anything.
+    // The same submission finds it, another is refused, and neither starts a process.
     assert_eq!(desk.reserve(2_000, "run", &found), Ok(Reply::Repeated));
     let other = execution("python", "b");
     assert!(matches!(
@@ -226,7 +226,7 @@ fn one_that_is_found_running_after_a_restore_is_charged_above_limits_and_ends_li
     assert_eq!(desk.fence_of("next"), Some(78), "fences go on above it");
     let ended = desk.bookings.ended().next().unwrap();
     assert!(ended.course().unwrap().is_adopted);
-    // A fence that another holder has is not given twice.
+    // A fence of another holder is not given out again.
     desk.adopt(7_000, "late", &found, Some(78)).unwrap();
     assert_eq!(desk.fence_of("late"), Some(79));
     assert_eq!(
@@ -235,7 +235,7 @@ fn one_that_is_found_running_after_a_restore_is_charged_above_limits_and_ends_li
     );
 }
 
-/// Where the table says that the slot is free, the same record said that the process is gone.
+/// The slot is free in the record that says that the process is gone.
 ///
 /// Method: every command in every stage again; a grant to `next` follows an exit or a force.
 #[test]
@@ -297,7 +297,7 @@ fn after_ten_stops_that_failed_it_is_stuck_and_keeps_its_slot_until_its_process_
     assert_ne!(slot(&desk), "its own");
 }
 
-/// Each way to end leaves nobody holding, and the booking says what became of the work.
+/// Each kind of end frees the slot, and the booking has the result of the work.
 #[test]
 fn every_way_of_an_execution_to_end_frees_its_slot_and_says_how_it_went() {
     type Way = fn(&mut Desk);
@@ -335,7 +335,7 @@ fn every_way_of_an_execution_to_end_frees_its_slot_and_says_how_it_went() {
             End::Released,
             Some(Outcome::Failed),
         ),
-        // It did not start in time, and was never seen to run.
+        // The start timeout passed, and the process never ran.
         (
             |desk| {
                 desk.tick(60_000);
@@ -346,7 +346,7 @@ fn every_way_of_an_execution_to_end_frees_its_slot_and_says_how_it_went() {
             End::Released,
             Some(Outcome::Failed),
         ),
-        // It did not start in time, yet it ran after all, and ended well before the stop came.
+        // The start timeout passed, but the process ran and completed before the stop.
         (
             |desk| {
                 desk.tick(60_000);
@@ -358,7 +358,7 @@ fn every_way_of_an_execution_to_end_frees_its_slot_and_says_how_it_went() {
             End::Released,
             Some(Outcome::Failed),
         ),
-        // It ran for as long as it may; even what then ends well was cut short.
+        // The longest run time passed; exit code 0 after that is a timeout, too.
         (
             |desk| {
                 desk.started(1_000, "run").unwrap();
@@ -370,7 +370,7 @@ fn every_way_of_an_execution_to_end_frees_its_slot_and_says_how_it_went() {
             End::Released,
             Some(Outcome::Failed),
         ),
-        // It timed out first: a later cancel changes nothing of why it is stopped.
+        // The timeout came first: a later cancel does not change the cause.
         (
             |desk| {
                 desk.started(1_000, "run").unwrap();
@@ -392,7 +392,7 @@ fn every_way_of_an_execution_to_end_frees_its_slot_and_says_how_it_went() {
             End::Released,
             Some(Outcome::Failed),
         ),
-        // Whoever watched it went away while it was stopped: what was asked for came about.
+        // The result is lost while it is stopped: the cancel has its effect.
         (
             |desk| {
                 desk.started(1_000, "run").unwrap();
@@ -458,7 +458,7 @@ fn one_that_waits_ends_with_its_wait_or_by_cancel_and_never_ran() {
     assert_eq!(slot(&desk), "other has it");
 }
 
-/// The seed's create could come after its delete, and then ran for ever.
+/// In an earlier design a create after its delete ran for ever.
 #[test]
 fn a_delete_that_overtakes_the_start_leaves_nothing() {
     let mut desk = in_stage("starting");
@@ -468,7 +468,7 @@ fn a_delete_that_overtakes_the_start_leaves_nothing() {
         Some(Wanted::Stop { failed: 0 }),
         "nothing is to be started any more"
     );
-    // The start was on its way, and its word comes late: it is noted, and the stop goes on.
+    // The report of the start comes late: it is recorded, and the stop goes on.
     assert_eq!(desk.started(2, "run"), Ok(Reply::Noted));
     assert_eq!((standing_word(&desk), slot(&desk)), ("stopping", "its own"));
     assert_eq!(desk.exited(3, "run", &Exit::Signal(9)), Ok(Reply::Ended));
@@ -476,7 +476,7 @@ fn a_delete_that_overtakes_the_start_leaves_nothing() {
     assert_eq!(desk.started(4, "run"), Ok(Reply::AlreadyEnded));
     assert_eq!(desk.bookings.wanted(&id("run")), None);
 
-    // The same before it was granted: it never is.
+    // The same while it waits: it is never granted.
     let mut desk = in_stage("queued");
     desk.cancel(1, "run").unwrap();
     desk.force(2, "other").unwrap();
@@ -485,7 +485,7 @@ fn a_delete_that_overtakes_the_start_leaves_nothing() {
 }
 
 #[test]
-fn after_an_absence_one_that_starts_has_its_full_time_and_one_that_runs_time_to_be_told() {
+fn after_an_absence_a_starting_execution_has_its_full_time_and_a_running_one_ten_seconds() {
     let back = 2 * HOUR;
     let mut desk = in_stage("starting");
     desk.bookings.resume(at(back));
@@ -494,7 +494,7 @@ fn after_an_absence_one_that_starts_has_its_full_time_and_one_that_runs_time_to_
     desk.tick(back + 60_000);
     assert_eq!(standing_word(&desk), "stopping");
 
-    // It ran on without us and is late; but how it ended in the meantime is told first.
+    // It is overdue, but a result from the absence goes before a timeout.
     let mut desk = in_stage("running");
     desk.bookings.resume(at(back));
     desk.tick(back + ADOPTION.ms() - 1);
@@ -502,7 +502,7 @@ fn after_an_absence_one_that_starts_has_its_full_time_and_one_that_runs_time_to_
     desk.tick(back + ADOPTION.ms());
     assert_eq!(standing_word(&desk), "stopping");
 
-    // One that has time left keeps what it has: an absence is no gift.
+    // An absence does not extend the time of one that is not overdue.
     let mut desk = in_stage("running");
     desk.bookings.resume(at(HOUR / 2));
     assert_eq!(stands(&desk.bookings, "run"), "running until 3601s");
@@ -593,13 +593,13 @@ fn only_an_execution_that_has_ended_is_tried_again() {
         Ok(Reply::Repeated)
     );
 
-    // One that waits has not ended either.
+    // A queued execution has not ended either.
     let mut desk = in_stage("queued");
     let waiting = desk.reserve(1, "second", &again("run"));
     assert_eq!(waiting, Err(Refusal::RetryOfLive));
 }
 
-/// A day later the first is forgotten: the repeat of its retry is still the same request.
+/// A day later the first one is forgotten: a repeat of its retry is still the same request.
 #[test]
 fn a_retry_outlives_the_memory_of_what_it_retries() {
     let mut desk = Desk::new();
@@ -662,7 +662,7 @@ fn times_out_of_bounds_are_refused_and_the_field_is_named() {
     }
 }
 
-/// What a limit says of how long a grant lasts concerns plain bookings: an execution has no ttl.
+/// The longest ttl of a limit is for plain bookings: an execution has no ttl.
 #[test]
 fn the_longest_ttl_of_a_limit_does_not_bind_an_execution() {
     let strict = bursar_booking::Limit {
@@ -676,7 +676,7 @@ fn the_longest_ttl_of_a_limit_does_not_bind_an_execution() {
 }
 
 #[test]
-fn nothing_of_an_execution_is_said_of_a_plain_booking() {
+fn reports_of_the_executor_about_a_plain_booking_are_refused() {
     let mut desk = Desk::with_limits(&[("all", slots_limit("", "", 1))]);
     let fence = desk.hold(0, "plain", &request("python", "a"));
     let no = || Err(Refusal::NotAnExecution);
@@ -693,7 +693,7 @@ fn nothing_of_an_execution_is_said_of_a_plain_booking() {
     );
 }
 
-/// The seed never freed the row of a run that went well: the hundred-and-first was refused.
+/// An earlier design never freed the row of a successful run: run 101 was refused.
 #[test]
 fn a_hundred_and_thirty_executions_one_after_another_all_finish_under_a_limit_of_a_hundred() {
     let mut desk = Desk::new();
@@ -708,7 +708,7 @@ fn a_hundred_and_thirty_executions_one_after_another_all_finish_under_a_limit_of
     assert_eq!(desk.live(), (0, 0));
 }
 
-/// Normal life is three records, and each has one event of its own (X1).
+/// A normal execution takes three records with one event each (X1).
 #[test]
 fn a_normal_life_is_submitted_started_and_exited() {
     let mut desk = Desk::with_limits(&[("all", slots_limit("", "", 1))]);
@@ -729,7 +729,7 @@ fn a_normal_life_is_submitted_started_and_exited() {
     assert_eq!(kinds, ["submitted", "started", "exited"]);
 }
 
-/// Thousands become overdue at once: a record holds 256 of them, each at its own time.
+/// Thousands become overdue at once: a record has 256 of them, each at its own time.
 #[test]
 fn a_record_holds_at_most_256_stops() {
     let mut desk = Desk::with_limits(&[("default", slots_limit("each", "", 1_000))]);

@@ -1,4 +1,4 @@
-//! Who is served next: turns, weights, priorities, ageing, and the shield (S2–S4).
+//! Order of grants: turns, weights, priorities, ageing, and the shield (S2–S4).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,7 +79,7 @@ fn two_backlogged_tenants_share_by_weight() {
 #[test]
 fn a_tenant_that_was_away_does_not_make_up_for_it() {
     let mut desk = Desk::with_limits(&[("all", slots_limit("", "", 1))]);
-    // Ann alone uses ten turns; bob, who enters then, must not have ten in a row.
+    // Ann alone uses ten turns; bob comes later and must not get ten in a row.
     let mut fence = desk.hold(0, "a0", &request("python", "ann"));
     for number in 1..=20 {
         desk.reserve(1, &format!("a{number}"), &request("python", "ann"))
@@ -189,8 +189,8 @@ fn a_large_request_is_granted_after_a_hundred_passes_have_made_it_due() {
     assert!(desk.fence_of("big").is_some());
 }
 
-/// A due head keeps a share of its own tenant's limit, too: or a small one of the same tenant in
-/// another class would make it lack its own, and those it holds back would be let in at once.
+/// A due head keeps its share of its own tenant's limit, too. Otherwise a small request of the same
+/// tenant in another class would make it lack that limit, and it would shield nobody any more.
 #[test]
 fn a_grant_at_once_leaves_nobody_grantable() {
     let mut desk = Desk::with_limits(&[
@@ -220,7 +220,7 @@ fn a_grant_at_once_leaves_nobody_grantable() {
     assert_eq!(desk.live(), (1, 2));
 }
 
-/// A due head whose limit was lowered below it, or paused, would otherwise stop everybody.
+/// A due head whose limit was lowered below it, or paused, would otherwise stop all others.
 #[test]
 fn a_due_head_that_can_never_fit_holds_nobody_back() {
     let mut desk = Desk::with_limits(&[

@@ -116,7 +116,7 @@ fn an_id_with_another_body_is_refused_and_the_field_is_named() {
     assert_eq!(desk.hold(1, "other", &fenced), 2);
 }
 
-/// Ended bookings keep all that was asked, also where numbers are unusually large.
+/// Ended bookings keep the whole request, also with large numbers.
 #[test]
 fn an_ended_booking_still_knows_its_request_to_the_last_field() {
     let unusual = Request {
@@ -171,7 +171,7 @@ fn a_uuid_v7_id_is_never_granted_twice_however_late_it_is_repeated() {
     let asked = request("python", "a");
     let again = |desk: &mut Desk, now: u64, id: &BookingId| desk.reserve(now, id.as_str(), &asked);
     let made = 10 * DAY;
-    // Made, granted and given back within one millisecond: the edge of "older than".
+    // Made, granted and released within one millisecond: the edge of "older than".
     let first = uuid_id(made, 1);
     let Ok(Reply::Granted(Fence(fence))) = again(&mut desk, made, &first) else {
         panic!()
@@ -195,7 +195,7 @@ fn a_uuid_v7_id_is_never_granted_twice_however_late_it_is_repeated() {
     assert!(again(&mut desk, made + DAY, &id("no-uuid")).is_ok());
 }
 
-/// What makes no sense changes nothing: a fold cannot fail.
+/// Events that do not fit the state change nothing: `apply` cannot fail.
 #[test]
 fn events_about_the_wrong_standing_change_nothing() {
     let mut desk = Desk::new();

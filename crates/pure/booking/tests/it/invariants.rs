@@ -1,5 +1,4 @@
-//! The checker finds what is wrong: every invariant is broken once, through facts that do not
-//! belong together.
+//! The checker finds every broken invariant. Each is broken once, with contradicting facts.
 
 use bursar_booking::fact::{Fact, Unsettled};
 use bursar_booking::invariants::{Broken, check};
@@ -7,7 +6,7 @@ use bursar_booking::{Bookings, Fence, Limit};
 
 use crate::make::{Desk, LEVEL, at, execution, id, name, request, slots_limit};
 
-/// A state with one that holds, two that wait, and one that has ended.
+/// A state with one granted, two queued and one ended booking.
 fn sound() -> Vec<Fact> {
     let mut desk = Desk::with_limits(&[("all", slots_limit("", "", 1))]);
     let fence = desk.hold(0, "ended", &request("python", "a"));
@@ -87,7 +86,7 @@ fn a_fence_never_given_out_or_given_out_twice_is_found() {
     assert!(matches!(broken, Err(Broken::Fence { .. })), "{broken:?}");
 }
 
-/// Method: executions in every stage; then one thing that its stage has is taken from each.
+/// Method: executions in every stage; then each loses one field that its stage needs.
 #[test]
 fn an_execution_whose_stage_does_not_agree_with_its_times_is_found() {
     let mut desk = Desk::new();
@@ -112,7 +111,7 @@ fn an_execution_whose_stage_does_not_agree_with_its_times_is_found() {
         });
         progress.unwrap()
     };
-    // Each takes the stage of another while its deadline stays, or loses what it has.
+    // Each gets the stage of another with its own deadline, or loses a field.
     for (text, other) in [
         ("starting", "running"),
         ("running", "starting"),
@@ -219,7 +218,7 @@ fn an_end_that_should_be_forgotten_is_found() {
 }
 
 #[test]
-fn somebody_who_could_be_granted_is_found_unless_the_room_says_that_it_is_not_settled() {
+fn a_grantable_booking_is_found_unless_the_room_is_unsettled() {
     let free = |more: bool| {
         let without_holder = sound()
             .into_iter()

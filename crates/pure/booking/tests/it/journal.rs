@@ -1,5 +1,5 @@
-//! Commands, changes, events and facts are the journal's own form: what is written is read back the
-//! same, and nothing else is read (L7, L8, L12).
+//! Commands, changes, events and facts in the form of the journal: each reads back as it was written,
+//! and unknown fields are refused (L7, L8, L12).
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::make::request;
 
-/// One of the things that the journal and its snapshots hold.
+/// A value of the journal or of a snapshot.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Written {
     Command(Command),
@@ -33,7 +33,7 @@ enum Written {
 }
 
 impl Written {
-    /// Which of them it is.
+    /// Sort of the value.
     fn sort(&self) -> &'static str {
         match self {
             Self::Command(_) => "command",
@@ -64,8 +64,8 @@ impl Written {
     }
 }
 
-/// Method: the kinds that were met are compared with those that the reader itself names when it is
-/// given another, so that a new kind fails here until it is generated too.
+/// Method: the generated kinds are compared with those that the reader lists in its error for an
+/// unknown kind, so that a new kind fails here until it is generated too.
 #[test]
 fn every_kind_of_command_change_event_and_fact_is_read_back_as_it_was_written() {
     let met: RefCell<BTreeMap<&str, BTreeSet<String>>> = RefCell::default();
@@ -167,7 +167,7 @@ fn with_one_field_more(value: &Value) -> Box<dyn Iterator<Item = Value> + '_> {
     }
 }
 
-/// The kinds of a sort, as the reader tells them to whoever writes another.
+/// Kinds of a sort, from the error of the reader for an unknown kind.
 fn kinds(sort: &str) -> BTreeSet<String> {
     let refusal = Written::read(sort, r#"{"unknown":{}}"#).unwrap_err();
     let refusal = refusal.to_string();
@@ -596,7 +596,7 @@ fn any_limit() -> impl Strategy<Value = Limit> {
         )
 }
 
-/// What is said of how it went.
+/// Outcome and exit code.
 fn any_saying() -> impl Strategy<Value = (Option<Outcome>, Option<i32>, Option<String>)> {
     (
         any_outcome(),
@@ -617,7 +617,7 @@ fn any_fence() -> impl Strategy<Value = Fence> {
     any_whole().prop_map(Fence)
 }
 
-/// Any number, most often near where its spelling changes.
+/// Any number, most often near the bound where it becomes a string.
 fn any_whole() -> impl Strategy<Value = u64> {
     prop_oneof![
         3 => 0..3_u64,
@@ -626,7 +626,7 @@ fn any_whole() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// A number that counts what happens one by one, and so never is too large.
+/// A counter, which never becomes too large.
 fn any_count() -> impl Strategy<Value = u64> {
     prop_oneof![0..3_u64, Just(INTEGER_MAX)]
 }

@@ -1,4 +1,4 @@
-//! Which limit applies, what a refusal says of it, and what changing it does (S1).
+//! Choice of limits, refusals by limits, and changes of limits (S1).
 
 use bursar_booking::decide::{Change, missing_shipped};
 use bursar_booking::{Bound, Limit, LimitUse, Refusal, Request};
@@ -8,7 +8,7 @@ use bursar_units::{Amount, Dimension, Millis};
 use crate::make::{Desk, LEVEL, Reply, at_once, name, request, sized, slots_limit, unbounded};
 
 #[test]
-fn an_unknown_class_is_limited_to_the_hundred_slots_of_the_seed() {
+fn an_unknown_class_is_limited_to_a_hundred_slots() {
     let mut desk = Desk::new();
     for number in 0..100 {
         desk.hold(0, &format!("b{number}"), &request("never-heard-of", "a"));
@@ -20,7 +20,7 @@ fn an_unknown_class_is_limited_to_the_hundred_slots_of_the_seed() {
 
 #[test]
 fn a_named_value_beats_each_and_class_by_tenant_goes_both_class_tenant_each() {
-    // Every limit has a size of its own, so the size tells which one applied.
+    // Every limit has another size, so the size identifies it.
     let scopes = [
         (("python", "ann"), 11),
         (("python", "each"), 12),
@@ -89,7 +89,7 @@ fn a_refusal_lists_every_binding_limit_headline_first() {
     assert_eq!(limits[0], headline);
 }
 
-/// Method: what is held adds up to 2⁶⁴, which 64 bits would take for nothing.
+/// Method: the amount held adds up to 2⁶⁴, which would be zero in 64 bits.
 #[test]
 fn however_much_is_held_is_counted_exactly() {
     let mut desk = Desk::new();
@@ -281,7 +281,7 @@ fn a_change_is_made_whole_or_not_at_all_and_limits_may_trade_their_scopes() {
     )
     .unwrap();
     assert_eq!((size(&desk, "python"), size(&desk, "java")), (1, 2));
-    // There and back again, through another's scope, within one change.
+    // The scope changes to another limit's and back, within one command.
     desk.set(
         0,
         &[
@@ -294,7 +294,7 @@ fn a_change_is_made_whole_or_not_at_all_and_limits_may_trade_their_scopes() {
 }
 
 #[test]
-fn what_changes_nothing_records_nothing() {
+fn a_change_without_effect_has_no_event() {
     let mut desk = Desk::with_limits(&[("all", slots_limit("", "", 4))]);
     let recorded = desk.log.len();
     assert_eq!(desk.set(9, &[("all", slots_limit("", "", 4))]), Ok(()));
@@ -354,7 +354,7 @@ fn a_queue_has_an_end_and_waits_and_ttls_have_bounds_that_name_their_limit() {
     assert_eq!(desk.reserve(0, "g", &none), Err(Refusal::Slots));
 }
 
-/// However much was held without a limit, giving it back leads to zero, not below or above.
+/// After the release of any amount that was held without a limit the counter is zero.
 #[test]
 fn counters_come_back_from_amounts_beyond_what_can_be_counted() {
     let mut desk = Desk::new();
@@ -388,7 +388,7 @@ fn over(answer: Result<Reply, Refusal>) -> Vec<LimitUse> {
     }
 }
 
-/// Method: the limits that a ledger of before level 1 lacks are set, then changed, moved, dropped.
+/// Method: sets the limits that a ledger from before level 1 lacks, then changes, moves and drops them.
 #[test]
 fn the_limit_on_each_tenant_ships_once_and_stays() {
     let mut desk = Desk::new();
@@ -430,7 +430,7 @@ fn an_operators_own_limit_on_each_tenant_takes_the_place_of_the_shipped_one() {
         .unwrap();
     assert!(desk.bookings.limit("tenants").is_none());
     assert_eq!(desk.bookings.limit("fair").unwrap().limit.slots, Some(7));
-    // It comes back with the end of that one: nobody is without a bound.
+    // It comes back when the other is dropped, so that every tenant has a bound.
     let drop = Change::DropLimit { name: name("fair") };
     desk.change(0, &[drop]).unwrap();
     assert_eq!(
@@ -438,7 +438,7 @@ fn an_operators_own_limit_on_each_tenant_takes_the_place_of_the_shipped_one() {
         Some(1_000)
     );
 
-    // One that was changed is the operator's word already: two of one scope are refused.
+    // A changed shipped limit belongs to the operator: two of one scope are refused.
     let mut desk = Desk::new();
     desk.change(0, &shipped).unwrap();
     desk.set(0, &[("tenants", slots_limit("", "each", 9))])
@@ -463,7 +463,7 @@ fn nothing_ships_over_what_an_operator_declared() {
         assert_eq!(missing_shipped(&desk.bookings), [], "{taken}");
         let drop = Change::DropLimit { name: name(taken) };
         let dropped = desk.change(0, &[drop]);
-        // A limit of that name with another scope is the operator's own.
+        // A limit of that name with another scope belongs to the operator.
         assert_eq!(dropped, Ok(()), "{taken}");
     }
 }

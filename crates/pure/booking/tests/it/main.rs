@@ -1,4 +1,4 @@
-//! Bookings held to their promises: a naive oracle on random worlds, and the cases of design 40.
+//! Tests of bookings: a naive oracle on random worlds, and single cases.
 
 #![expect(
     clippy::unwrap_used,

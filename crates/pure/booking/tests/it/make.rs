@@ -1,4 +1,4 @@
-//! Short ways to make what the tests need.
+//! Constructors and drivers for tests.
 
 use bursar_booking::decide::{Change, Events};
 use bursar_booking::execution::{self, Adoption, Exit, Isolation, Order, Stage};
@@ -45,7 +45,7 @@ pub(crate) fn scope(text: &str) -> Option<Scope> {
     }
 }
 
-/// A limit that bounds nothing. Its name is given where it is set.
+/// A limit without bounds, whose name is set later.
 pub(crate) fn unbounded(class: &str, tenant: &str) -> Limit {
     Limit::unbounded(name("unnamed"), scope(class), scope(tenant))
 }
@@ -57,8 +57,7 @@ pub(crate) fn slots_limit(class: &str, tenant: &str, slots: u64) -> Limit {
     }
 }
 
-/// One slot, a minute to live, an hour to wait, normal priority. Its id is given where it is
-/// asked for.
+/// One slot, a ttl of a minute, a wait of an hour, normal priority; the id is set later.
 pub(crate) fn request(class: &str, tenant: &str) -> Request {
     Request {
         ttl: Millis::from_secs(60),
@@ -67,7 +66,7 @@ pub(crate) fn request(class: &str, tenant: &str) -> Request {
     }
 }
 
-/// The same, but refused at once where it would have to wait.
+/// The same without a wait.
 pub(crate) fn at_once(class: &str, tenant: &str) -> Request {
     Request {
         wait: Millis::ZERO,
@@ -79,7 +78,7 @@ pub(crate) fn sized(request: Request, slots: u64) -> Request {
     Request { slots, ..request }
 }
 
-/// What an order that names nothing gets: a minute to start, an hour to run, ten seconds to end.
+/// Order with defaults: a minute to start, an hour to run, ten seconds to end.
 pub(crate) fn order() -> Order {
     Order {
         work: Hash([7; 32]),
@@ -91,16 +90,16 @@ pub(crate) fn order() -> Order {
     }
 }
 
-/// A request, and what is to be run under it if it is an execution.
+/// A request, with an order if it is an execution.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) booking: Request,
     pub(crate) order: Option<Order>,
 }
 
-/// A plain booking, or one under which something is run.
+/// A plain booking or an execution.
 pub(crate) trait Ask {
-    /// It under an id.
+    /// Sets the id.
     fn named(&self, id: &BookingId) -> Asked;
 }
 
@@ -126,7 +125,7 @@ impl From<Request> for Asked {
 }
 
 impl Asked {
-    /// The command that asks for it.
+    /// Command that requests it.
     pub(crate) fn command(self) -> Command {
         let Self { booking, order } = self;
         match order {
@@ -135,7 +134,7 @@ impl Asked {
         }
     }
 
-    /// The command that says that it was found running, under the fence that its program has.
+    /// Command that reports it as running, under the fence of its program.
     pub(crate) fn adoption(self, fence: Option<u64>, isolation: Isolation) -> Command {
         Command::Adopt(Adoption {
             booking: Request {
@@ -148,7 +147,7 @@ impl Asked {
     }
 }
 
-/// A request under which something is to be run.
+/// A request for an execution.
 pub(crate) fn with_order(request: Request, order: Order) -> Asked {
     let ttl = Millis::ZERO;
     Asked {
@@ -162,7 +161,7 @@ pub(crate) fn execution(class: &str, tenant: &str) -> Asked {
     with_order(request(class, tenant), order())
 }
 
-/// The command that gives a slot back without a word on the work.
+/// Command that releases a booking without an outcome.
 pub(crate) fn release(id: BookingId, fence: Fence) -> Command {
     Command::Release {
         id,
@@ -172,7 +171,7 @@ pub(crate) fn release(id: BookingId, fence: Fence) -> Command {
     }
 }
 
-/// The events of a record of that time, each with when it happened.
+/// Events of a record of that time, each with its own time.
 pub(crate) fn dated(now: u64, events: Events) -> Vec<(Instant, Event)> {
     let events = events.into_list().into_iter();
     events
@@ -191,14 +190,14 @@ pub(crate) fn decided(
     (answer.map(Reply::from), dated(now, events))
 }
 
-/// Processes deadlines in a record of its own; nobody has shown life.
+/// Processes deadlines in a record of its own, without renewals.
 pub(crate) fn ticked(bookings: &mut Bookings, now: u64) -> Vec<(Instant, Event)> {
     let mut events = Events::new(at(now));
     tick(bookings, now, |_| None, &mut events);
     dated(now, events)
 }
 
-/// Processes deadlines; `renewed` says until when a holder has shown life.
+/// Processes deadlines; `renewed` has the new deadlines of holders.
 pub(crate) fn tick(
     bookings: &mut Bookings,
     now: u64,
@@ -234,11 +233,11 @@ pub(crate) fn change(
     Ok(())
 }
 
-/// Bookings with what was recorded of them, driven by plain calls.
+/// Bookings with their recorded events.
 #[derive(Clone, Debug)]
 pub(crate) struct Desk {
     pub(crate) bookings: Bookings,
-    /// What happened, and when.
+    /// Events with their times.
     pub(crate) log: Vec<(Instant, Event)>,
 }
 
@@ -289,7 +288,7 @@ impl Desk {
         self.tell(now, &asked.named(&id(text)).command())
     }
 
-    /// Reserves where it does not matter what happens then: neither noted nor looked over.
+    /// Reserves without recording or checking.
     pub(crate) fn fill(&mut self, now: u64, text: &str, asked: &impl Ask) {
         let command = asked.named(&id(text)).command();
         decided(&mut self.bookings, now, &command).0.unwrap();
@@ -378,7 +377,7 @@ impl Desk {
         }
     }
 
-    /// How many hold and how many wait.
+    /// Numbers of granted and queued bookings.
     pub(crate) fn live(&self) -> (usize, usize) {
         let (granted, queued, _) = self.bookings.counts();
         (granted, queued)
@@ -390,14 +389,14 @@ impl Desk {
         granted.map(|(id, _)| id.to_string()).collect()
     }
 
-    /// One record: what was decided is noted and looked over.
+    /// Records the events of a decision and checks the state.
     fn note(&mut self, events: Vec<(Instant, Event)>) {
         self.log.extend(events);
         bursar_booking::invariants::check(&self.bookings).unwrap();
     }
 }
 
-/// The booking that an event grants, at once or after a wait, and its fence.
+/// Booking that an event grants, and its fence.
 pub(crate) fn grant(event: &Event) -> Option<(&BookingId, Fence)> {
     if let Event::Granted { id, fence, .. } = event {
         return Some((id, *fence));

@@ -1,7 +1,7 @@
-//! The rules S1–S7, X1 and L5–L6 as plain loops over one list of bookings, written from the design.
+//! The rules S1–S7, X1 and L5–L6 as plain loops over one list of bookings. Quotes are from the rules.
 //!
-//! Nothing is counted ahead, cached or indexed; every question walks the whole list. It knows
-//! nothing of records: a pump grants all there is to grant.
+//! No counters, caches or indexes: every function walks the whole list. There are no records: a
+//! pump grants all that can be granted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use bursar_units::{Dimension, Instant, Label};
 
 use crate::make::Asked;
 
-/// What happened, in order: when, to whom, what.
+/// Events in order: time, id, event.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Happened {
     Queued(u64, String),
@@ -25,7 +25,7 @@ pub(crate) enum Happened {
     Exited(u64, String, Verdict),
 }
 
-/// What a command came to.
+/// Answer to a command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Told {
     Granted(u64),
@@ -49,9 +49,9 @@ pub(crate) enum State {
     Holding {
         fence: u64,
         granted_at: u64,
-        /// When time ends a plain booking, or stops an execution.
+        /// Deadline.
         until: Option<u64>,
-        /// Of an execution: what has happened to it.
+        /// History of an execution.
         way: Option<Way>,
     },
     Ended {
@@ -59,12 +59,12 @@ pub(crate) enum State {
         at: u64,
         fence: Option<u64>,
         said: Said,
-        /// Of an execution: what had happened to it, and how it came out.
+        /// History and verdict of an execution.
         way: Option<(Way, Verdict)>,
     },
 }
 
-/// What has happened to an execution; its stage follows from that.
+/// History of an execution, which determines its stage.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Way {
     pub(crate) started: Option<(u64, Isolation)>,
@@ -74,7 +74,7 @@ pub(crate) struct Way {
     pub(crate) failed: u32,
 }
 
-/// What is kept of how it went.
+/// Result of the work.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Said {
     pub(crate) outcome: Option<Outcome>,
@@ -100,7 +100,7 @@ impl Way {
 pub(crate) struct Booking {
     pub(crate) id: String,
     pub(crate) request: Request,
-    /// What is run, if it is an execution.
+    /// Order of an execution.
     pub(crate) order: Option<Order>,
     pub(crate) sequence: u64,
     pub(crate) since: u64,
@@ -109,7 +109,7 @@ pub(crate) struct Booking {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oracle {
-    /// Those that hold or wait, in the order in which they came.
+    /// Granted and queued bookings, in order of arrival.
     pub(crate) bookings: Vec<Booking>,
     pub(crate) ended: Vec<Booking>,
     pub(crate) limits: BTreeMap<String, Limit>,
@@ -122,7 +122,7 @@ pub(crate) struct Oracle {
     dues: u64,
     pub(crate) forgotten_at: Option<u64>,
     pub(crate) happened: Vec<Happened>,
-    /// Which rules had a say: a property that never meets a rule proves nothing about it.
+    /// Rules that applied, so that the test can require each of them.
     pub(crate) met: BTreeSet<&'static str>,
 }
 
@@ -155,7 +155,7 @@ impl Oracle {
         self.join(now, asked);
         self.pump(now);
         if let State::Holding { fence, .. } = self.find(id).unwrap().state {
-            // It never was in the queue for anyone to see.
+            // It was never visible in the queue.
             self.happened
                 .retain(|what| !matches!(what, Happened::Queued(_, queued) if queued == id));
             return Told::Granted(fence);
@@ -356,7 +356,7 @@ impl Oracle {
         Told::Stopping
     }
 
-    /// What has happened to an execution that holds, its deadline, and what is run.
+    /// History, deadline and order of an execution that holds a slot.
     fn execution(&mut self, id: &str) -> Result<(&mut Way, &mut Option<u64>, &Order), Told> {
         let found = match self.find(id).map(|booking| booking.state.clone()) {
             None => Some(refused("not-found")),
@@ -482,7 +482,7 @@ impl Oracle {
             None => Happened::Ended(at, id.to_owned(), end),
         });
         self.met.insert(end.word());
-        // What never held never ran, and of what is forced nobody knows how it fared.
+        // A queued execution never ran; the result of a forced one is not known.
         let verdict = verdict.unwrap_or(match end {
             End::WaitOver => Verdict::WaitOver,
             _ if fence.is_none() => Verdict::Cancelled,

@@ -1,4 +1,4 @@
-//! What a waiting booking is told: how many are ahead, why it waits, and for how long (S8).
+//! Position of a waiting booking: the bookings ahead, the reason, and the estimate (S8).
 
 use bursar_booking::position::{Position, Reason};
 use bursar_booking::{Limit, Priority, Refusal, Request};
@@ -28,7 +28,7 @@ fn ahead_counts_those_that_will_be_served_before_and_they_are() {
     ] {
         desk.reserve(1, text, &asked).unwrap();
     }
-    // Ann has had a turn already; bob and cyd start where she stood then.
+    // Ann has had a turn already; bob and cyd start at the virtual time.
     let order = ["c1", "b1", "a1", "b2", "a2", "a3"];
     let mut holder = "holder".to_owned();
     for (served, next) in order.iter().enumerate() {
@@ -148,7 +148,7 @@ fn the_reason_is_the_limit_or_the_order_and_a_pause_has_no_estimate() {
     assert_eq!(told(&desk, "small"), (Reason::Shielded, "all".to_owned()));
 }
 
-/// A refusal by order names a limit even where no shared one counts slots.
+/// A refusal by order names a limit even if no shared limit bounds slots.
 #[test]
 fn a_refusal_by_order_always_names_a_limit() {
     let first_named = |limits: &[(&str, Limit)]| {

@@ -14,7 +14,7 @@ use crate::make::{
     slots_limit, tick, ticked, with_order,
 };
 
-/// A crowd that waits behind one holder of all there is.
+/// Many bookings that wait behind one holder of all slots.
 fn crowd(count: usize) -> (Desk, u64) {
     crowd_of(count, plain)
 }
@@ -58,7 +58,7 @@ fn a_record_grants_at_most_256_and_the_rest_goes_on_before_anything_else() {
     };
     record(&mut desk, true);
     assert!(desk.bookings.is_unsettled());
-    // Nobody barges in between: what is free belongs to those who wait.
+    // A new request is not granted in between: waiting bookings come first.
     let late = Request {
         wait: Millis::ZERO,
         ..request("python", "late")
@@ -151,7 +151,7 @@ fn any_pattern_of_ticks_gives_the_same_state() {
                 wait: Millis::from_ms(wait),
                 ..sized(request("python", ["a", "b", "c", "d"][tenant]), slots)
             };
-            // Every third is an execution that nobody starts.
+            // Every third one is an execution that is never started.
             let asked = if number % 3 == 0 {
                 let start_timeout = Millis::from_ms(ttl);
                 with_order(asked, Order { start_timeout, ..order() })

@@ -1,4 +1,4 @@
-//! Random worlds: commands for the bookings and for the oracle, and a comparison of all they say.
+//! Random worlds: commands for the bookings and for the oracle, and a comparison of the results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use crate::make::{
 };
 use crate::oracle::{Booking, Happened, Oracle, Said, State, Told, Way};
 
-/// One thing that somebody does.
+/// One step of a world.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Reserve(Asked, Naming),
@@ -52,7 +52,7 @@ pub(crate) enum Step {
     DropNode(u64),
     Advance(u64),
     Resume,
-    /// Writes the state down and reads it back.
+    /// Writes a snapshot and restores it.
     Restore,
 }
 
@@ -65,12 +65,12 @@ pub(crate) enum Naming {
 /// The world under test.
 pub(crate) struct World {
     bookings: Bookings,
-    /// Only what was recorded, folded: what a view would hold.
+    /// State from the recorded events alone.
     view: Bookings,
     inventory: Inventory,
     oracle: Oracle,
     renewed_until: BTreeMap<String, u64>,
-    /// All that was asked for, each under an id of its own.
+    /// All requests, each under an id of its own.
     asked: Vec<Asked>,
     /// Each booking that holds or waits, as the events before say it: what was asked for, when it
     /// was asked for and when it was granted.
@@ -78,7 +78,7 @@ pub(crate) struct World {
     now: u64,
 }
 
-/// Runs the steps and returns the rules that had a say.
+/// Runs the steps and returns the rules that applied.
 pub(crate) fn run(steps: &[Step]) -> BTreeSet<&'static str> {
     let mut world = World::new();
     for step in steps {
@@ -247,7 +247,7 @@ impl World {
                 self.tick();
             }
             Step::Resume => {
-                // The engine was away for ten minutes and looks at no deadline before it resumes.
+                // The server was absent for ten minutes and processes no deadline before it resumes.
                 self.now += 600_000;
                 self.bookings.resume(at(self.now));
                 self.view.resume(at(self.now));
@@ -302,7 +302,7 @@ impl World {
         self.expect(&told, &release(id.clone(), Fence(fence)));
     }
 
-    /// A renewal is evidence: it changes nothing until the deadline comes.
+    /// A renewal changes nothing until the deadline.
     fn renew(&mut self, nth: usize) {
         let Some(Request { id, ttl, .. }) = self.nth(nth).map(|asked| asked.booking) else {
             return;
@@ -330,7 +330,7 @@ impl World {
             }
             Some(State::Holding { way: Some(_), .. }) => {
                 assert_eq!(answer, Err(Refusal::IsExecution));
-                // Evidence that somebody left for one that has no ttl must not count.
+                // A renewal of a booking without a ttl must not count.
                 self.renewed_until
                     .insert(id.to_string(), self.now + 1_000_000);
             }
@@ -449,7 +449,7 @@ impl World {
         }
     }
 
-    /// Folds a record into the view, and compares it with what the oracle saw happen.
+    /// Applies a record to the view, and compares its events with those of the oracle.
     fn fold(&mut self, events: &[Event]) {
         let mut happened = Vec::new();
         let now = at(self.now);
@@ -459,7 +459,7 @@ impl World {
             self.check_brief(when.ms(), event);
             self.view.apply(when, event);
             happened.extend(happened_in(when.ms(), event));
-            // Whoever could be granted is granted by the end of the record.
+            // A record ends without grantable bookings.
             match invariants::check(&self.view) {
                 Ok(()) | Err(invariants::Broken::Grantable { .. }) => {}
                 Err(broken) => panic!("after {event:?}: {broken}"),

@@ -1,4 +1,4 @@
-//! What a change of a limit does: the same for the dry run and for the change (transcript 2.4).
+//! Effect of a change of a limit, for the dry run and for the change itself.
 
 use bursar_booking::{Bound, Event as BookingEvent, Limit, LimitUse, Scope};
 use bursar_plane::{Node, Reference};
@@ -7,47 +7,47 @@ use bursar_units::{BookingId, Dimension, Label, ObjectName};
 use super::{fullest, give_back};
 use crate::{Change, Event, State, words};
 
-/// Whether a change is told as a plan or as a fact.
+/// Mood of the verb: a plan or a fact.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mood {
-    /// A dry run: `would be granted`.
+    /// Dry run: `would be granted`.
     Would,
-    /// It was done: `granted`.
+    /// Done: `granted`.
     Did,
 }
 
-/// One field of a limit that changes, both sides as people write them.
+/// Change of one field of a limit, as texts.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FieldChange {
-    /// Its name in a file.
+    /// Name of the field in a file.
     pub field: &'static str,
-    /// What it was; `-` where there was none.
+    /// Value before; `-` for none.
     pub before: String,
-    /// What it is; `-` where there is none.
+    /// Value after; `-` for none.
     pub after: String,
 }
 
-/// What a change comes to for one limit.
+/// Effect of a change on one limit.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Effect {
-    /// What changes in the limit itself; empty where nothing does.
+    /// Fields of the limit that change.
     pub fields: Vec<FieldChange>,
-    /// How many waiting bookings under the limit are granted by it.
+    /// Number of waiting bookings under the limit that are granted.
     pub granted: u64,
     /// Whether further grants follow in the next record (L9).
     pub more: bool,
-    /// The class or tenant of the fullest counter, where the limit has one for each.
+    /// Class or tenant of the fullest counter, if the limit has one for each.
     pub fullest: Option<Label>,
-    /// What is in use afterwards, tightest bound first; empty where nothing is bounded.
+    /// Use after the change, tightest bound first; empty without bounds.
     pub limits: Vec<LimitUse>,
-    /// How much of the tightest is above its bound.
+    /// Amount above the tightest bound.
     pub over: u64,
 }
 
 /// A declared object before a change.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Previous {
-    /// It was not declared.
+    /// The object was not declared.
     Nothing,
     /// A limit.
     Limit(Limit),
@@ -55,19 +55,19 @@ pub enum Previous {
     Node(Node),
 }
 
-/// The change of one declared object, as it was decided.
+/// Decided change of one declared object.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Changed {
-    /// The object before.
+    /// Object before the change.
     pub previous: Previous,
-    /// Whether it is another one now; an object that was so already has no event.
+    /// Whether the object has changed; one that was equal already has no event.
     pub is_changed: bool,
-    /// What it comes to; `None` for a node.
+    /// Effect; `None` for a node.
     pub effect: Option<Effect>,
 }
 
 impl Previous {
-    /// The object that a change is about, before the change.
+    /// Object of a change, before the change.
     pub fn of(state: &State, change: &Change) -> Self {
         match change.declared() {
             Reference::Limit(name) => {
@@ -86,7 +86,7 @@ impl Previous {
 }
 
 impl Changed {
-    /// What a change came to, with the events and the state that it left.
+    /// Result of a change, from its events and the state after it.
     pub fn new(change: &Change, previous: Previous, events: &[Event], after: &State) -> Self {
         let before = match &previous {
             Previous::Limit(limit) => Some(limit),
@@ -148,8 +148,7 @@ impl Effect {
     }
 }
 
-/// What some events did, or would do, to one limit: `before` is the limit as it was, `None` if
-/// it was not declared.
+/// Effect of events on one limit; `before` is the limit before them, `None` if not declared.
 pub fn change_effect(
     before: Option<&Limit>,
     events: &[Event],
@@ -199,26 +198,23 @@ fn is_under(state: &State, id: &BookingId, name: &ObjectName, before: Option<&Li
         let limits = state.bookings.limits_for(&request);
         return limits.iter().any(|of| of.name == *name);
     }
-    let speaks_of = |scope: &Option<Scope>, label: &Label| match scope {
+    let applies_to = |scope: &Option<Scope>, label: &Label| match scope {
         Some(Scope::Named(named)) => named == label,
         Some(Scope::Each) | None => true,
     };
     before.is_some_and(|limit| {
-        speaks_of(&limit.class, &request.class) && speaks_of(&limit.tenant, &request.tenant)
+        applies_to(&limit.class, &request.class) && applies_to(&limit.tenant, &request.tenant)
     })
 }
 
-/// The fields of a limit by their names in files, each with its text; `-` where it says nothing.
+/// Fields of a limit by their names in files, each with its text; `-` for none.
 pub fn limit_texts(limit: &Limit) -> impl Iterator<Item = (&'static str, String)> {
     FIELDS.into_iter().map(|(field, text)| (field, text(limit)))
 }
 
 fn field_changes(before: Option<&Limit>, after: Option<&Limit>) -> Vec<FieldChange> {
-    let none = || FIELDS.map(|(field, _)| (field, "-".to_owned()));
     let fields = |limit: Option<&Limit>| {
-        limit.map_or_else(none, |limit| {
-            FIELDS.map(|(field, text)| (field, text(limit)))
-        })
+        FIELDS.map(|(field, text)| (field, limit.map_or_else(absent, text)))
     };
     fields(before)
         .into_iter()
@@ -232,10 +228,9 @@ fn field_changes(before: Option<&Limit>, after: Option<&Limit>) -> Vec<FieldChan
         .collect()
 }
 
-/// The name of a field in files, and its text.
 type Field = (&'static str, fn(&Limit) -> String);
 
-/// The fields of a limit in the order in which files write them.
+/// Fields of a limit, in the order of files.
 const FIELDS: [Field; 11] = [
     ("class", |limit| scope(limit.class.as_ref())),
     ("tenant", |limit| scope(limit.tenant.as_ref())),

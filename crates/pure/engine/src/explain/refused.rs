@@ -1,4 +1,4 @@
-//! A refusal in words: what, where, and what would change it (design 80, rule 9).
+//! Texts of refusals: the fact, the reason, and the changes that would help.
 
 use bursar_booking::decide::Refusal as BookingRefusal;
 use bursar_booking::execution::Order;
@@ -10,24 +10,24 @@ use crate::market::Refusal as MarketRefusal;
 use crate::spine::Refusal as SpineRefusal;
 use crate::{Command, Refusal, State, booking, words};
 
-/// A refusal as every surface tells it: `{headline}: {detail}`, then the rest.
+/// Text of a refusal: `{headline}: {detail}`, then the other fields.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Refused {
-    /// What was refused, in a few words.
+    /// Refused action, in a few words.
     pub headline: String,
-    /// Why, with the numbers.
+    /// Reason, with the numbers.
     pub detail: String,
-    /// The limits that bind, headline first.
+    /// Limits that are full, headline first.
     pub limits: Vec<LimitUse>,
-    /// Who holds under the first of them, most first; [`super::held_by`] hides some.
+    /// Holders under the first of them, most slots first; [`super::held_by`] hides some.
     pub holders: Vec<(Label, u64)>,
-    /// When a slot may come free.
+    /// Estimate of the next free slot.
     pub when: Option<When>,
-    /// What would change the answer.
+    /// Changes that would help.
     pub changes: Vec<String>,
 }
 
-/// Words for a refusal of `command`.
+/// Text of a refusal of `command`.
 pub fn refused(state: &State, command: &Command, refusal: &Refusal) -> Refused {
     match refusal {
         Refusal::Booking(refusal) => of_booking(state, command, refusal),
@@ -38,37 +38,31 @@ pub fn refused(state: &State, command: &Command, refusal: &Refusal) -> Refused {
 
 fn of_spine(refusal: &SpineRefusal) -> Refused {
     match refusal {
-        SpineRefusal::TokenExists { name } => Refused {
-            changes: vec![
-                format!("revoke token {name} first"),
-                "use another name".to_owned(),
-            ],
-            ..plain(
-                format!("token `{name}` exists"),
-                "a token is made once and shown once",
-            )
-        },
+        SpineRefusal::TokenExists { name } => plain(
+            format!("token `{name}` exists"),
+            "a token is created once and shown once",
+        )
+        .with_changes([
+            format!("revoke token {name} first"),
+            "use another name".to_owned(),
+        ]),
         SpineRefusal::NoSuchToken { name } => plain(
             format!("no token `{name}`"),
-            "it was never made, or is revoked already",
+            "it was never created, or is revoked already",
         ),
-        SpineRefusal::KeyReused => Refused {
-            changes: vec!["use a new key".to_owned()],
-            ..plain(
-                "the idempotency key is in use",
-                "it was sent with another action before",
-            )
-        },
-        SpineRefusal::NotAnchored { below_max } => Refused {
-            changes: vec![format!("prune below record {}", words::number(*below_max))],
-            ..plain(
-                "nothing was pruned",
-                format!(
-                    "only records below {} are covered by an anchored snapshot",
-                    words::number(*below_max)
-                ),
-            )
-        },
+        SpineRefusal::KeyReused => plain(
+            "the idempotency key is in use",
+            "it was used for another action before",
+        )
+        .with_changes(["use a new key"]),
+        SpineRefusal::NotAnchored { below_max } => plain(
+            "nothing was pruned",
+            format!(
+                "only records below {} are covered by an anchored snapshot",
+                words::number(*below_max)
+            ),
+        )
+        .with_changes([format!("prune below record {}", words::number(*below_max))]),
         SpineRefusal::NoSuchNode { name } => plain(
             format!("no node `{name}`"),
             "only a declared object can be deleted",
@@ -77,16 +71,14 @@ fn of_spine(refusal: &SpineRefusal) -> Refused {
             object,
             expected,
             present,
-        } => Refused {
-            changes: vec!["read it again and send the change with its version".to_owned()],
-            ..plain(
-                format!("{object} was not changed"),
-                match present {
-                    Some(present) => format!("it has version {present}, not {expected}"),
-                    None => format!("it does not exist, version {expected} was expected"),
-                },
-            )
-        },
+        } => plain(
+            format!("{object} was not changed"),
+            match present {
+                Some(present) => format!("it has version {present}, not {expected}"),
+                None => format!("it does not exist, version {expected} was expected"),
+            },
+        )
+        .with_changes(["read it again and send the change with its version"]),
         SpineRefusal::AlreadyBegun => plain("the ledger has begun already", "a ledger begins once"),
     }
 }
@@ -94,7 +86,7 @@ fn of_spine(refusal: &SpineRefusal) -> Refused {
 fn of_market(refusal: &MarketRefusal) -> Refused {
     match refusal {
         MarketRefusal::Stale { basis, revision } => plain(
-            "the report is past",
+            "the report is outdated",
             format!(
                 "it builds on revision {}, the ledger has {}",
                 words::number(*basis),
@@ -112,10 +104,9 @@ fn of_market(refusal: &MarketRefusal) -> Refused {
             "the report contradicts itself",
             format!("it names the pod {pod} twice"),
         ),
-        MarketRefusal::DigestEarly { .. } => plain(
-            "the digest is early",
-            "there is at most one an hour of each node",
-        ),
+        MarketRefusal::DigestEarly { .. } => {
+            plain("the digest is too early", "each node may send one an hour")
+        }
     }
 }
 
@@ -126,34 +117,30 @@ fn of_booking(state: &State, command: &Command, refusal: &BookingRefusal) -> Ref
     };
     match refusal {
         BookingRefusal::OverLimit { limits } => over_limit(state, command, limits),
-        BookingRefusal::OthersFirst { limits } => Refused {
-            changes: vec![SEND_WAIT.to_owned()],
-            ..bound(state, command, "others wait before it".to_owned(), limits)
-        },
+        BookingRefusal::OthersFirst { limits } => {
+            bound(state, command, "others wait before it".to_owned(), limits)
+                .with_changes([SEND_WAIT])
+        }
         BookingRefusal::NeverFits { limits } => never_fits(state, command, limits),
-        BookingRefusal::QueueFull { limit, max } => Refused {
-            changes: vec![
-                format!("raise maxQueue of limit {limit}"),
-                "try again later".to_owned(),
-            ],
-            ..plain(
-                format!("the queue of limit `{limit}` is full"),
-                format!("{} may wait, and as many do", words::number(*max)),
-            )
-        },
-        BookingRefusal::TenantQueueFull { limit, max } => Refused {
-            changes: vec![
-                format!("raise maxQueuePerTenant of limit {limit}"),
-                "try again later".to_owned(),
-            ],
-            ..plain(
-                format!("the tenant's share of the queue of limit `{limit}` is full"),
-                format!(
-                    "{} of one tenant may wait, and as many do",
-                    words::number(*max)
-                ),
-            )
-        },
+        BookingRefusal::QueueFull { limit, max } => plain(
+            format!("the queue of limit `{limit}` is full"),
+            format!("at most {0} may wait, and {0} do", words::number(*max)),
+        )
+        .with_changes([
+            format!("raise maxQueue of limit {limit}"),
+            "try again later".to_owned(),
+        ]),
+        BookingRefusal::TenantQueueFull { limit, max } => plain(
+            format!("the tenant's share of the queue of limit `{limit}` is full"),
+            format!(
+                "at most {0} of one tenant may wait, and {0} do",
+                words::number(*max)
+            ),
+        )
+        .with_changes([
+            format!("raise maxQueuePerTenant of limit {limit}"),
+            "try again later".to_owned(),
+        ]),
         BookingRefusal::TimeOutOfBounds {
             field,
             min_ms,
@@ -167,23 +154,16 @@ fn of_booking(state: &State, command: &Command, refusal: &BookingRefusal) -> Ref
                 words::number(u64::from(u32::MAX))
             ),
         ),
-        BookingRefusal::IdReused { field } => Refused {
-            changes: vec![
-                "use a new id".to_owned(),
-                "repeat the request unchanged".to_owned(),
-            ],
-            ..plain(
-                format!("id {id} is in use for another request"),
-                format!("`{field}` differs from what was asked under it before"),
-            )
-        },
-        BookingRefusal::IdTooOld { .. } => Refused {
-            changes: vec!["make a new id".to_owned()],
-            ..plain(
-                format!("id {id} is too old"),
-                "it was made before what the ledger remembers, and may have been granted then",
-            )
-        },
+        BookingRefusal::IdReused { field } => plain(
+            format!("id {id} is in use for another request"),
+            format!("`{field}` differs from what was asked under it before"),
+        )
+        .with_changes(["use a new id", "repeat the request unchanged"]),
+        BookingRefusal::IdTooOld { .. } => plain(
+            format!("id {id} is too old"),
+            "it was made before what the ledger remembers, and may have been granted then",
+        )
+        .with_changes(["make a new id"]),
         BookingRefusal::NotFound => plain(
             format!("no booking {id}"),
             format!(
@@ -192,69 +172,52 @@ fn of_booking(state: &State, command: &Command, refusal: &BookingRefusal) -> Ref
             ),
         ),
         BookingRefusal::StaleFence { end } => stale_fence(&id, *end),
-        BookingRefusal::IsGranted => Refused {
-            changes: vec!["release it with its fence".to_owned()],
-            ..plain(
-                format!("{id} is granted"),
-                "only a booking that waits can be cancelled",
-            )
-        },
-        BookingRefusal::IsQueued => Refused {
-            changes: vec![
-                "cancel it".to_owned(),
-                "wait until it is granted".to_owned(),
-            ],
-            ..plain(
-                format!("{id} is queued"),
-                "only a booking that is granted can be released or renewed",
-            )
-        },
-        BookingRefusal::IsExecution => Refused {
-            changes: vec!["cancel it".to_owned()],
-            ..plain(
-                format!("{id} is an execution"),
-                "its slot is free when its process is gone",
-            )
-        },
+        BookingRefusal::IsGranted => plain(
+            format!("{id} is granted"),
+            "only a booking that waits can be cancelled",
+        )
+        .with_changes(["release it with its fence"]),
+        BookingRefusal::IsQueued => plain(
+            format!("{id} is queued"),
+            "only a booking that is granted can be released or renewed",
+        )
+        .with_changes(["cancel it", "wait until it is granted"]),
+        BookingRefusal::IsExecution => plain(
+            format!("{id} is an execution"),
+            "its slot is free when its process is gone",
+        )
+        .with_changes(["cancel it"]),
         BookingRefusal::NotAnExecution => plain(
             format!("{id} is a plain booking"),
             "nothing runs under it here",
         ),
-        BookingRefusal::RetryOfUnknown => Refused {
-            changes: vec!["submit it without `retryOf`".to_owned()],
-            ..plain(
-                format!("{} is not known", retry_words(command)),
-                "only an execution that has ended, and is remembered, can be retried",
-            )
-        },
-        BookingRefusal::RetryOfLive => Refused {
-            changes: vec!["wait until it has ended".to_owned(), "cancel it".to_owned()],
-            ..plain(
-                format!("{} has not ended", retry_words(command)),
-                "an execution is retried when it is over",
-            )
-        },
+        BookingRefusal::RetryOfUnknown => plain(
+            format!("{} is not known", retry_words(command)),
+            "only an execution that has ended, and is remembered, can be retried",
+        )
+        .with_changes(["submit it without `retryOf`"]),
+        BookingRefusal::RetryOfLive => plain(
+            format!("{} has not ended", retry_words(command)),
+            "only an execution that has ended can be retried",
+        )
+        .with_changes(["wait until it has ended", "cancel it"]),
         BookingRefusal::NoSuchObject { name } => plain(
             format!("no limit `{name}`"),
             "only a declared object can be deleted",
         ),
-        BookingRefusal::SameScopes { name, other } => Refused {
-            changes: vec![
-                format!("change limit {other}"),
-                format!("delete limit {other}"),
-            ],
-            ..plain(
-                format!("limits `{name}` and `{other}` speak of the same class and tenant"),
-                "at most one limit of each kind applies to a booking",
-            )
-        },
-        BookingRefusal::ShippedStays { name } => Refused {
-            changes: vec!["change its bounds".to_owned()],
-            ..plain(
-                format!("limit `{name}` stays"),
-                "it can be changed, not deleted, and keeps its class and tenant",
-            )
-        },
+        BookingRefusal::SameScopes { name, other } => plain(
+            format!("limits `{name}` and `{other}` have the same class and tenant"),
+            "at most one limit of each kind applies to a booking",
+        )
+        .with_changes([
+            format!("change limit {other}"),
+            format!("delete limit {other}"),
+        ]),
+        BookingRefusal::ShippedStays { name } => plain(
+            format!("limit `{name}` stays"),
+            "it can be changed, not deleted, and keeps its class and tenant",
+        )
+        .with_changes(["change its bounds"]),
     }
 }
 
@@ -321,7 +284,7 @@ fn never_fits(state: &State, command: &Command, limits: &[LimitUse]) -> Refused 
     }
 }
 
-/// A refusal by limits: the first in numbers, those who hold under it, and when one may be free.
+/// Refusal by limits, with the numbers and holders of the first limit and an estimate.
 fn bound(state: &State, command: &Command, headline: String, limits: &[LimitUse]) -> Refused {
     let request = request_of(command);
     let first = limits.first();
@@ -374,7 +337,7 @@ fn time_out_of_bounds(
 ) -> Refused {
     let asked = match (command, field) {
         (Command::Booking(booking::Command::Renew { ttl, .. }), "ttlMs") => *ttl,
-        _ => asked_of(command).and_then(|(request, order)| match field {
+        _ => request_and_order(command).and_then(|(request, order)| match field {
             "ttlMs" => Some(request.ttl),
             "waitMs" => Some(request.wait),
             "startTimeoutMs" => order.map(|order| order.start_timeout),
@@ -408,7 +371,7 @@ fn time_out_of_bounds(
 }
 
 fn retry_words(command: &Command) -> String {
-    let order = asked_of(command).and_then(|(_, order)| order);
+    let order = request_and_order(command).and_then(|(_, order)| order);
     match order.and_then(|order| order.retry_of.as_ref()) {
         Some(first) => format!("execution `{first}`"),
         None => "the execution to retry".to_owned(),
@@ -420,20 +383,24 @@ fn stale_fence(id: &str, end: Option<End>) -> Refused {
         Some(end) => format!("{id} ended: {}", end.word()),
         None => format!("{id} is held under another fence"),
     };
-    Refused {
-        changes: vec!["stop the work and ask again under a new id".to_owned()],
-        ..plain("the fence is stale", detail)
-    }
+    plain("the fence is stale", detail).with_changes(["stop the work and ask again under a new id"])
 }
 
 fn request_of(command: &Command) -> Option<&Request> {
-    asked_of(command).map(|(request, _)| request)
+    request_and_order(command).map(|(request, _)| request)
 }
 
-fn asked_of(command: &Command) -> Option<(&Request, Option<&Order>)> {
+fn request_and_order(command: &Command) -> Option<(&Request, Option<&Order>)> {
     match command {
         Command::Booking(command) => command.request(),
         Command::Spine(_) | Command::Market(_) => None,
+    }
+}
+
+impl Refused {
+    fn with_changes<T: Into<String>>(self, changes: impl IntoIterator<Item = T>) -> Self {
+        let changes = changes.into_iter().map(Into::into).collect();
+        Self { changes, ..self }
     }
 }
 

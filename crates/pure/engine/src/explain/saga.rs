@@ -1,55 +1,55 @@
-//! The seed's saga, read off an execution: its steps, and what is undone when it does not complete.
+//! Saga of an execution: its steps, and the compensations if it does not complete.
 //!
 //! ```text
 //! validate ─► allocate ─► queue ─► create ─► monitor ─► finish
 //! ```
-//! Steps are not stored. Each begins when the one before it is done, and the ledger knows those
-//! moments: submitted, granted, started, stopped, ended. Compensations run in reverse.
+//! Steps are not stored. Each begins when the one before it is done, and the ledger has those
+//! times: submitted, granted, started, stopped, ended. Compensations run in reverse.
 
 use bursar_booking::execution::{Cause, Progress, Verdict};
 use bursar_booking::{Bookings, Standing};
 use bursar_units::{BookingId, Instant, Millis, vocabulary};
 
-/// The way of an execution so far.
+/// Saga of an execution so far.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Saga {
     /// All six steps, in order.
     pub steps: Vec<Step>,
-    /// What is undone, in the order in which it is; empty for one that completed or goes well.
+    /// Compensations, in order; empty unless the execution is being stopped or did not complete.
     pub compensations: Vec<Step>,
 }
 
 /// One step, or one compensation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Step {
-    /// Its name, as the seed has it.
+    /// Name.
     pub name: &'static str,
-    /// How far it is.
+    /// State.
     pub state: StepState,
-    /// When it began; `None` if it did not.
+    /// Begin; `None` if it has not begun.
     pub began: Option<Instant>,
-    /// How long it took, or has taken so far.
+    /// Duration, so far if it is active.
     pub took: Option<Millis>,
 }
 
 vocabulary! {
-    /// How far a step is.
+    /// State of a step.
     pub enum StepState {
-        /// Its turn has not come.
+        /// Not begun yet.
         Pending = "pending",
-        /// It is being done.
+        /// Begun and not done.
         Active = "active",
-        /// It is done.
+        /// Done.
         Done = "done",
-        /// It could not be done.
+        /// Failed.
         Failed = "failed",
-        /// Its turn will not come.
+        /// Will not begin.
         Skipped = "skipped",
     }
 }
 
-/// The moments of an execution that the ledger knows.
-struct Moments {
+/// Times of an execution that the ledger has.
+struct Times {
     submitted: Instant,
     granted: Option<Instant>,
     started: Option<Instant>,
@@ -60,16 +60,16 @@ struct Moments {
 /// The saga of an execution; `None` for a plain booking and for an unknown id.
 pub fn saga(bookings: &Bookings, now: Instant, id: &BookingId) -> Option<Saga> {
     bookings.order(id)?;
-    let moments = moments(bookings, id)?;
+    let times = times(bookings, id)?;
     Some(Saga {
-        steps: moments.steps(now),
-        compensations: moments.compensations(now),
+        steps: times.steps(now),
+        compensations: times.compensations(now),
     })
 }
 
-fn moments(bookings: &Bookings, id: &BookingId) -> Option<Moments> {
+fn times(bookings: &Bookings, id: &BookingId) -> Option<Times> {
     Some(match bookings.standing(id)? {
-        Standing::Queued { since, .. } => Moments {
+        Standing::Queued { since, .. } => Times {
             submitted: since,
             granted: None,
             started: None,
@@ -80,7 +80,7 @@ fn moments(bookings: &Bookings, id: &BookingId) -> Option<Moments> {
             let Progress {
                 started, stopping, ..
             } = granted.progress()?;
-            Moments {
+            Times {
                 submitted: granted.queued_at,
                 granted: Some(granted.granted_at),
                 started: started.map(|(at, _)| at),
@@ -90,7 +90,7 @@ fn moments(bookings: &Bookings, id: &BookingId) -> Option<Moments> {
         }
         Standing::Ended(ended) => {
             let course = ended.course()?;
-            Moments {
+            Times {
                 submitted: ended.queued_at(),
                 granted: ended.granted().map(|(at, _)| at),
                 started: course.started.map(|(at, _)| at),
@@ -101,7 +101,7 @@ fn moments(bookings: &Bookings, id: &BookingId) -> Option<Moments> {
     })
 }
 
-impl Moments {
+impl Times {
     fn steps(&self, now: Instant) -> Vec<Step> {
         let ended = self.ended.map(|(at, _)| at);
         let stopping = self.stopping.map(|(at, _)| at);
@@ -143,7 +143,7 @@ impl Moments {
             .collect()
     }
 
-    /// Only what completed is finished; all else is compensated for.
+    /// Only a completed execution has this step; others have compensations.
     fn finishes(&self) -> Option<Instant> {
         let (at, _) = self.ended?;
         self.completed().then_some(at)

@@ -12,9 +12,9 @@ use super::sentence::{self, Data};
 use super::{Change, Command, Event, Fact};
 use crate::token::{Token, Tokens};
 
-/// How long an `Idempotency-Key` is kept (L6).
+/// Time for which an `Idempotency-Key` is kept (L6).
 pub const KEYS_KEPT: Millis = Millis::from_hours(24);
-/// How many are kept at most: operators alone use them, a few a day.
+/// Most keys that are kept: only operators use them, a few a day.
 pub const IDEMPOTENCY_MAX: usize = 10_000;
 
 /// The state of the spine.
@@ -44,7 +44,7 @@ pub struct Spine {
     idempotency: BTreeMap<BookingId, (Instant, Hash)>,
 }
 
-/// Why a command to the spine was refused.
+/// Reason of a refusal by the spine.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum Refusal {
     /// A token of that name exists.
@@ -74,7 +74,7 @@ pub enum Refusal {
         /// The first record that must stay.
         below_max: u64,
     },
-    /// A ledger begins once.
+    /// The ledger has been started before.
     #[error("the ledger has begun already")]
     AlreadyBegun,
     /// A declared object has another version than the caller expects.
@@ -89,18 +89,18 @@ pub enum Refusal {
     },
 }
 
-/// A state of the spine that must never be seen.
+/// A broken invariant of the spine.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum Broken {
-    /// A signing key came in before the one that precedes it (L11).
-    #[error("signing key {place} came in at {at:?}, before the key that precedes it")]
+    /// A signing key is older than the one before it (L11).
+    #[error("signing key {place} was added at {at:?}, before the key that precedes it")]
     KeyOrder {
-        /// Its place, from 0.
+        /// Index of the key, from 0.
         place: usize,
-        /// When it came in.
+        /// Time at which it was added.
         at: Instant,
     },
-    /// A payload was forgotten that no anchored snapshot covers (L13).
+    /// A payload was pruned that no anchored snapshot covers (L13).
     #[error("records below {below} are pruned, the anchored snapshot covers those below {covered}")]
     Pruned {
         /// The first record that keeps its payload.
@@ -108,30 +108,29 @@ pub enum Broken {
         /// The first record that no anchored snapshot covers.
         covered: u64,
     },
-    /// An action's key is kept beyond its time (L6).
-    #[error("key `{key}` of {at:?} is kept beyond its time")]
+    /// An idempotency key is too old (L6).
+    #[error("idempotency key `{key}` of {at:?} is too old to be kept")]
     KeyKept {
-        /// The caller's key.
+        /// Idempotency key.
         key: BookingId,
-        /// When it was used.
+        /// Time of the action.
         at: Instant,
     },
-    /// More keys of actions are kept than may be (L6).
-    #[error("{count} keys of actions are kept")]
+    /// Too many idempotency keys are kept (L6).
+    #[error("{count} idempotency keys are kept, more than {IDEMPOTENCY_MAX}")]
     KeyCount {
-        /// How many.
+        /// Number of keys.
         count: usize,
     },
 }
 
 impl Spine {
-    /// Pushes an event and folds it.
     fn emit(&mut self, at: Instant, event: Event, out: &mut Decided<Event>) {
         self.apply(at, &event);
         out.push(event);
     }
 
-    /// Restores: the fences of the new generation begin at `first_fence` at least.
+    /// Event of a restore, whose generation begins with `first_fence`.
     pub(crate) fn restored(
         &self,
         first_fence: Option<Fence>,
@@ -145,7 +144,7 @@ impl Spine {
         }
     }
 
-    /// Whether the action was done before under that key.
+    /// Whether the same action was done before under that key.
     fn is_repeat(
         &self,
         now: Instant,
@@ -172,7 +171,8 @@ impl Spine {
         }
     }
 
-    /// Keeps the key of an action, and forgets those that are a day old or too many (L6).
+    /// Stores an idempotency key, and drops those older than a day and the oldest above the maximum
+    /// (L6).
     fn keep_key(&mut self, at: Instant, key: &BookingId, body: Hash) {
         self.idempotency
             .retain(|_, (done, _)| done.after(KEYS_KEPT) > at);
@@ -252,8 +252,7 @@ impl Plane for Spine {
         false
     }
 
-    /// Decides the spine's own commands. Those that concern all planes never come here: the engine
-    /// decides them.
+    /// Decides the commands of the spine alone. The engine decides those that concern all planes.
     fn decide(
         &mut self,
         now: Instant,
@@ -368,7 +367,7 @@ impl Plane for Spine {
         }
     }
 
-    /// Nodes are no part of these: [`crate::snapshot`] writes them where the first version did.
+    /// Facts without the nodes, which [`crate::snapshot`] writes after the limits.
     fn facts(&self, _level: u64) -> impl Iterator<Item = Fact> {
         let spine = Fact::Spine {
             ledger: self.ledger.clone(),

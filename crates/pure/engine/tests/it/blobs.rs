@@ -1,4 +1,4 @@
-//! What does not fit a record stands beside it, and is checked when it is read (L9).
+//! Parts that do not fit into a record are stored beside it and checked when read (L9).
 
 use bursar_booking::decide::Change;
 use bursar_booking::{Command as BookingCommand, Event as BookingEvent, Fence};

@@ -1,4 +1,4 @@
-//! Executions as people meet them: snapshots, the saga, sentences, explanations and refusals (X1).
+//! Texts and snapshots of executions: the saga, sentences, explanations and refusals (X1).
 
 use std::fmt::Write as _;
 
@@ -23,7 +23,7 @@ fn one_slot() -> World {
     world
 }
 
-/// Submits, then lets each command come so many seconds after the one before.
+/// Submits, then sends each command the given seconds after the one before.
 fn after(world: &mut World, steps: impl IntoIterator<Item = (u64, Command)>) {
     for (secs, command) in steps {
         world.now = world.now.after(Millis::from_secs(secs));
@@ -55,7 +55,7 @@ fn saga_words(world: &World, name: &str) -> (String, String) {
 
 /// Method: each way to end, with three seconds to start and five to run.
 #[test]
-fn the_saga_tells_every_step_and_what_is_undone_for_each_way_to_end() {
+fn the_saga_has_every_step_and_compensation_for_each_kind_of_end() {
     let begun = "validate done 0s, allocate done 0s, queue done 0s";
     let undone =
         |took: u64| format!("delete-process done {took}s, leave-queue skipped, release done 0s");
@@ -190,11 +190,11 @@ fn a_snapshot_holds_executions_in_every_stage() {
     );
 }
 
-/// What a command tells: the name and sentence of every event, of what time did before it too.
+/// Name and sentence of every event of a command and of the tick before it.
 fn tells(world: &mut World, command: Command) -> String {
     let head = world.state.spine.head;
     let events = world.events(command);
-    // What time did before the command is told first.
+    // Events of the tick come first.
     let from = usize::try_from(head).unwrap();
     let records = world.journal[from..].iter().zip(head..);
     let mut words = String::new();
@@ -211,7 +211,7 @@ fn tells(world: &mut World, command: Command) -> String {
 
 /// Method: a life, one command after another, each some seconds after the one before.
 #[test]
-fn the_life_of_an_execution_is_told_in_sentences() {
+fn every_event_of_an_execution_has_its_sentence() {
     let mut world = one_slot();
     let patient_run = |name: &str| submit_order(name, patient("sh", "zeta"), order());
     let unkept = BookingCommand::Started {
@@ -251,9 +251,9 @@ fn the_life_of_an_execution_is_told_in_sentences() {
     assert_eq!(told, SENTENCES, "\n{told}");
 }
 
-/// X5, as people read it; and what is kept beside the program reads back as it was.
+/// Texts of an adoption (X5); the command stored beside the program reads back as it was.
 #[test]
-fn one_that_is_adopted_is_told_and_explained_as_found_after_a_restore() {
+fn sentences_and_explanations_say_that_an_adopted_execution_was_found_after_a_restore() {
     let mut world = one_slot();
     world.run(submit("run-1", "sh", "acme")).unwrap();
     let asked = patient("sh", "zeta");
@@ -273,7 +273,7 @@ fn one_that_is_adopted_is_told_and_explained_as_found_after_a_restore() {
     );
 }
 
-/// What people ask about most is said in words, with the number.
+/// Common failures are explained, with the number.
 #[test]
 fn out_of_memory_not_executable_and_not_found_are_said_in_words() {
     let memory = |code, signal| Exit::OutOfMemory { code, signal };
@@ -354,7 +354,7 @@ execution.stuck: run-7 is stuck: 10 stops failed, it keeps its slot
 booking.released: run-7 taken back by an operator after 1h: the machine is gone
 ";
 
-/// Where it stands and what would change it, for every stage and every way to end.
+/// Explanation of every stage and every kind of end.
 #[test]
 fn an_execution_says_where_it_stands_and_how_it_ended() {
     let mut world = script::executions_in_every_stage();
@@ -467,7 +467,7 @@ fn refusals_about_executions_say_what_why_and_the_way_out() {
     );
     check(
         with(|order| order.retry_of = Some(id("run"))),
-        "execution `run` has not ended: an execution is retried when it is over",
+        "execution `run` has not ended: only an execution that has ended can be retried",
         &["wait until it has ended", "cancel it"],
     );
     check(

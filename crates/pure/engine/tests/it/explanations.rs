@@ -1,4 +1,4 @@
-//! Why it waits, what would change it, and what a change does (design 80, 2.3, 2.4, 4.3).
+//! Explanations of waits, refusals and changes of limits.
 
 use bursar_booking::decide::Change;
 use bursar_booking::position::Reason;
@@ -366,9 +366,9 @@ fn one_that_ended_says_how() {
     assert_eq!(booking(&world.state, world.now, &id("nobody")), None);
 }
 
-/// Transcript 2.4, dry run and change alike.
+/// The dry run and the change have the same effect.
 #[test]
-fn a_change_of_a_limit_tells_its_effect_before_and_after() {
+fn the_dry_run_and_the_change_of_a_limit_have_the_same_effect() {
     let mut world = full();
     let raise = set_limit(limit_of("python", 120));
     let before = world.state.bookings.limit("python").unwrap().limit.clone();
@@ -408,7 +408,7 @@ fn a_change_of_a_limit_tells_its_effect_before_and_after() {
     assert_eq!((told.stage, told.why.holders.len()), (Stage::Full, 10));
 }
 
-/// Method: give back 23, and nobody is granted; the 24th lets one in.
+/// Method: after 23 releases nothing is granted, after the 24th one booking is.
 #[test]
 fn the_number_to_give_back_is_exact() {
     let mut world = full();
@@ -424,7 +424,7 @@ fn the_number_to_give_back_is_exact() {
 }
 
 #[test]
-fn effects_of_pauses_removals_and_limits_of_each_are_told() {
+fn pauses_removals_and_limits_on_each_value_have_their_effects() {
     let mut world = World::new();
     for at in 0..3 {
         world
@@ -473,9 +473,9 @@ fn effects_of_pauses_removals_and_limits_of_each_are_told() {
     );
 }
 
-/// Method: one record raises one limit and removes another; each is told its own grants.
+/// Method: one record raises one limit and removes another; each effect has its own grants.
 #[test]
-fn each_limit_of_a_change_is_told_its_own_grants() {
+fn each_limit_of_a_change_has_its_own_grants() {
     let mut world = World::new();
     for class in ["python", "rust"] {
         world.run(set_limit(limit_of(class, 0))).unwrap();
@@ -507,7 +507,7 @@ fn each_limit_of_a_change_is_told_its_own_grants() {
 }
 
 #[test]
-fn other_dimensions_are_told_in_their_units() {
+fn other_dimensions_have_their_units() {
     let mut world = World::new();
     let memory = Some(Bound::Exactly(4 << 30));
     world
@@ -558,7 +558,7 @@ fn other_dimensions_are_told_in_their_units() {
     );
 }
 
-/// Method: provoke every other refusal and read its words.
+/// Method: provoke every other refusal and compare its text.
 #[test]
 fn every_refusal_says_what_why_and_the_way_out() {
     let mut world = World::new();
@@ -638,7 +638,7 @@ fn every_refusal_says_what_why_and_the_way_out() {
             name: name("other"),
             ..limit_of("python", 3)
         }),
-        "limits `python` and `other` speak of the same class and tenant: at most one limit of each kind applies to a booking",
+        "limits `python` and `other` have the same class and tenant: at most one limit of each kind applies to a booking",
     );
     let prune = spine::Command::Prune {
         below: 1,
@@ -658,6 +658,6 @@ fn every_refusal_says_what_why_and_the_way_out() {
     );
     check(
         spine::Command::RevokeToken { name: name("x") }.into(),
-        "no token `x`: it was never made, or is revoked already",
+        "no token `x`: it was never created, or is revoked already",
     );
 }

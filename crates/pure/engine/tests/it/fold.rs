@@ -1,4 +1,4 @@
-//! State is a fold over events, whoever folds it: on random worlds, after every record (L1, L3).
+//! The state is a fold over events: on random worlds, after every record (L1, L3).
 
 use bursar_booking::decide::Change;
 use bursar_booking::execution::{Exit, Isolation, Order};
@@ -216,7 +216,7 @@ fn market(pods: u8, act: bool, label: usize, lines: u64) -> Present {
     }
 }
 
-/// The command of a step; `None` where the step is about time or evidence only.
+/// Command of a step; `None` if the step is only a tick or a renewal.
 fn command(world: &mut World, step: &Step) -> Option<Command> {
     Some(match step {
         Step::Reserve {
@@ -385,7 +385,7 @@ fn hash(state: &State) -> Hash {
     snapshot::hash(state).unwrap()
 }
 
-/// The view: folds what was written, and nothing else.
+/// The view: applies the written records and nothing else.
 fn follow(view: &mut State, journal: &[Vec<u8>]) {
     let from = usize::try_from(view.spine.head).unwrap();
     for (seq, bytes) in (view.spine.head..).zip(&journal[from..]) {

@@ -1,4 +1,4 @@
-//! Bytes from outside are refused, never believed and never fatal.
+//! Invalid bytes are refused and never cause a panic.
 
 use bursar_engine::codec::{decode, decode_events, encode, read_command_text};
 use bursar_engine::snapshot;

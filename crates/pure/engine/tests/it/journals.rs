@@ -40,7 +40,7 @@ const BEFORE_MARKETS: (usize, &str) = (
 
 /// Method: the same bytes as then, folded by the program that knows more.
 #[test]
-fn a_journal_from_before_a_room_was_built_folds_to_the_state_it_had() {
+fn a_journal_from_before_a_plane_existed_folds_to_the_state_it_had() {
     for (records, expected) in [BEFORE_EXECUTIONS, BEFORE_MARKETS] {
         folds_to(records, expected);
     }
@@ -75,7 +75,7 @@ fn every_released_journal_folds_to_its_state() {
 
 /// Method: the newest journal is decided again, command by command, byte for byte.
 #[test]
-fn the_newest_journal_is_what_its_commands_come_to() {
+fn the_commands_of_the_newest_journal_give_the_same_bytes() {
     let (_, journal, _) = JOURNALS.last().unwrap();
     let mut state = State::default();
     for (seq, line) in (0..).zip(journal.lines()) {

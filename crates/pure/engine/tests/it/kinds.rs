@@ -100,7 +100,7 @@ pub(crate) fn sorted(kinds: [&[&'static str]; 3]) -> BTreeSet<&'static str> {
     kinds.concat().into_iter().collect()
 }
 
-/// The kinds that serde reads, out of what it says of one that it does not know.
+/// Kinds that serde reads, from its error for an unknown one.
 fn read_by_serde<T: DeserializeOwned>() -> Vec<String> {
     let error = serde_json::from_str::<T>(r#"{"?":0}"#).err().unwrap();
     let words = error.to_string();
@@ -113,18 +113,18 @@ fn framed(cmd: &str, ev: &str) -> String {
     format!(r#"{{"v":1,"seq":7,"t":5,"by":"ada","cmd":{cmd},"ev":{ev}}}"#)
 }
 
-/// What becomes of a command, read with its record.
+/// Result of decoding a record with that command.
 fn read_command(cmd: &str) -> Result<(), Error> {
     decode(7, framed(cmd, "[]").as_bytes(), |_| None).map(drop)
 }
 
-/// What becomes of events, read by a fold.
+/// Result of decoding only the events.
 fn read_events(ev: &str) -> Result<Events, Error> {
     let bytes = framed(r#"{"tick":{}}"#, ev);
     decode_events(7, bytes.as_bytes(), |_| None).map(|(_, events)| events)
 }
 
-/// The unknown kind, where the record is told as one of a newer program.
+/// Unknown kind, if the error says that the record is newer.
 fn unknown_kind<T>(result: Result<T, Error>) -> Option<String> {
     match result.err().filter(Error::is_newer)? {
         Error::UnknownKind { seq: 7, kind } => Some(kind),

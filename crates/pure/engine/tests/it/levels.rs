@@ -1,4 +1,4 @@
-//! What begins with a level, and what a restore leaves behind (L7, L8, S5).
+//! Begin of a level, and fences and tokens after a restore (L7, L8, S5).
 
 use bursar_engine::booking::{Fence, Limit};
 use bursar_engine::codec::{Error, decode_events};
@@ -86,7 +86,7 @@ fn no_fence_of_an_earlier_generation_is_given_out_after_a_restore() {
     assert_eq!(granted(&mut first, "b"), Fence(seconds << 21));
     assert_eq!(granted(&mut second, "b"), Fence((seconds + 1) << 21));
     assert_eq!(granted(&mut first, "c"), Fence((seconds << 21) + 1));
-    // A clock that is behind takes nothing back.
+    // A clock that is behind does not lower the fence.
     first.run(restored_at(Instant::from_ms(1_000))).unwrap();
     assert_eq!(granted(&mut first, "d"), Fence((seconds << 21) + 2));
     // The next fence survives a snapshot before it was given out.

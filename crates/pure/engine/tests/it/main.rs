@@ -1,9 +1,10 @@
-//! The engine's promises: the journal's shape, the fold, and the words people read.
+//! Tests of the engine: the form of the journal, the state, and the texts.
 
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::panic,
     reason = "a test may panic"
 )]
 

@@ -1,4 +1,4 @@
-//! What the ledger knows of a node's market follows the agent, whatever comes between (M12).
+//! The market of a node in the ledger follows the reports of the agent (M12).
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ fn position(lines: u64, writes: u64) -> Position {
     }
 }
 
-/// Brings the ledger up to date; how many reports that took.
+/// Reports until the ledger is up to date, and returns the number of reports.
 fn settle(world: &mut World, present: &Present) -> usize {
     let mut reports = 0;
     while let Some(command) = market_report(&world.state, NODE, present, world.now) {
@@ -127,10 +127,10 @@ fn differing(one: &BTreeMap<PodName, Original>, two: &BTreeMap<PodName, Original
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Method: one picture after another is told; each time the ledger has that very picture, in as
-    /// many reports as its originals need, and the next comparison finds nothing.
+    /// Method: several states of an agent are reported; each time the ledger has that state, in as
+    /// many reports as its originals need, and the next comparison finds no difference.
     #[test]
-    fn what_was_told_is_what_is_known_and_is_told_once(all in vec(any_present(), 1..6)) {
+    fn the_ledger_has_what_was_reported_and_the_next_report_is_empty(all in vec(any_present(), 1..6)) {
         let mut world = World::new();
         let mut label = Label::default();
         for present in &all {
@@ -176,7 +176,7 @@ proptest! {
     }
 
     /// Method: an agent writes lines at any times; what the ledger has of them is at least an hour
-    /// apart, adds up, and is never older than an hour while lines come and somebody compares.
+    /// apart, adds up, and is never older than an hour while lines and comparisons go on.
     #[test]
     fn there_is_one_digest_an_hour_and_they_add_up(steps in vec((1..90_u64, 0..5_u64), 1..80)) {
         let mut world = World::new();
@@ -206,7 +206,7 @@ proptest! {
 }
 
 #[test]
-fn only_what_differs_is_told_and_who_was_there_before() {
+fn only_differences_are_reported_with_the_values_before() {
     let mut world = World::new();
     let mut is = present(&[("web", Some(900)), ("db", None)]);
     let hash = is.settings.rules().sha256.short();
@@ -272,7 +272,7 @@ fn only_what_differs_is_told_and_who_was_there_before() {
             "w-17: 720 lines in 1h, 1 limit written; its record stands at {hash}"
         )]
     );
-    // Somebody removed the agent's directory.
+    // The agent's directory was removed.
     world.advance(HOUR_MS);
     is.position = Some(position(3, 0));
     assert!(sentences(&mut world, &is)[0].starts_with("w-17: 3 lines, 0 limits written"));
@@ -343,7 +343,7 @@ fn originals_of_a_node_are_bounded_and_the_refusal_names_the_bound() {
             "there may be at most 100,000 originals of one node"
         )
     );
-    // Nobody is told what cannot be kept, and whoever leaves makes room.
+    // An original above the bound is not reported; one that leaves makes room.
     let mut is = present(&[("more", Some(1))]);
     let known = world.state.markets.get(NODE).unwrap();
     is.originals.extend(known.originals.clone());

@@ -1,4 +1,4 @@
-//! What is written reads back the same, and keeps to the numbers that every reader can hold (L7).
+//! Records read back as they were written, with numbers that every JSON reader can hold (L7).
 
 use bursar_engine::codec::{decode, decode_events, encode};
 use bursar_engine::{Command, Event};

@@ -1,4 +1,4 @@
-//! One life of a ledger in which everything happens once: the source of the golden journal.
+//! A script in which every kind of event happens: the source of the golden journal.
 
 use std::collections::BTreeMap;
 

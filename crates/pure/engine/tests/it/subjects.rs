@@ -1,4 +1,4 @@
-//! What records are about, asked of the decoded record.
+//! Subjects of decoded records.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ fn records_of(journal: &str) -> Vec<(Value, Record)> {
     (0..).zip(journal.lines()).filter_map(read).collect()
 }
 
-/// What a record is about, read from its JSON naively: each kind of event and change has its field.
+/// Subjects of a record, read naively from the fields of its JSON.
 fn stated(json: &Value) -> BTreeSet<String> {
     let mut stated = BTreeSet::from([format!("record/{}", json["seq"])]);
     let events = json["ev"].as_array().unwrap().iter();

@@ -13,7 +13,7 @@ use crate::world::{
     World, cancel, change, force, id, label, limit_of, name, patient, request, reserve, set_limit,
 };
 
-/// Name, object and sentence of everything a command tells.
+/// Name, object and sentence of every event of a command.
 fn tells(world: &mut World, command: Command) -> Vec<String> {
     let events = world.events(command);
     let notices = (0..).zip(notices(world.now, &events));
@@ -29,7 +29,7 @@ fn check(world: &mut World, command: Command, expected: &[&str]) {
 }
 
 #[test]
-fn the_life_of_a_booking_is_told_in_sentences() {
+fn every_event_of_a_booking_has_its_sentence() {
     let mut world = World::new();
     world.run(set_limit(limit_of("python", 1))).unwrap();
     check(
@@ -74,7 +74,7 @@ fn the_life_of_a_booking_is_told_in_sentences() {
 }
 
 #[test]
-fn what_time_does_is_told() {
+fn events_of_ticks_have_their_sentences() {
     let mut world = World::new();
     world.run(set_limit(limit_of("python", 1))).unwrap();
     world
@@ -129,7 +129,7 @@ fn what_time_does_is_told() {
 }
 
 #[test]
-fn one_that_was_forced_out_of_the_queue_is_not_told_as_released() {
+fn the_sentence_of_a_forced_end_in_the_queue_does_not_say_released() {
     let mut world = World::new();
     world.run(set_limit(limit_of("python", 0))).unwrap();
     world
@@ -145,7 +145,7 @@ fn one_that_was_forced_out_of_the_queue_is_not_told_as_released() {
 }
 
 #[test]
-fn limits_nodes_and_tokens_are_told() {
+fn events_of_limits_nodes_and_tokens_have_their_sentences() {
     let mut world = World::new();
     world.run(set_limit(limit_of("python", 0))).unwrap();
     for at in 0..3 {
@@ -278,7 +278,7 @@ fn an_older_record_says_less_and_nothing_else() {
 }
 
 #[test]
-fn the_fence_is_never_told() {
+fn no_sentence_has_a_fence() {
     let mut world = World::new();
     for at in 0..1_234 {
         let job = format!("job-{at}");

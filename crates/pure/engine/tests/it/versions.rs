@@ -1,4 +1,4 @@
-//! A newer record is told from a damaged one, by name (L8).
+//! A record of a newer version is distinguished from a damaged one (L8).
 
 use std::error::Error as _;
 
@@ -64,10 +64,7 @@ fn a_newer_format_of_the_ledger_says_so() {
 #[test]
 fn a_record_in_the_wrong_place_says_where_it_belongs() {
     let bytes = framed(r#"{"tick":{}}"#, "[]").replace("\"seq\":7", "\"seq\":8");
-    assert_eq!(
-        read(&bytes).to_string(),
-        "record 7 says that it is record 8"
-    );
+    assert_eq!(read(&bytes).to_string(), "record 7 has the number 8");
 }
 
 #[test]
@@ -79,7 +76,7 @@ fn a_new_field_is_refused_and_named_rather_than_ignored() {
     let error = fold(&bytes).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "record 7 is not one that this bursar can read"
+        "record 7 cannot be read by this version of bursar"
     );
     assert!(
         error

@@ -24,12 +24,12 @@ pub(crate) struct World {
     pub(crate) now: Instant,
     /// The bytes of every record, from record 0.
     pub(crate) journal: Vec<Vec<u8>>,
-    /// Until when holders have shown life.
+    /// Deadlines of holders that have renewed.
     pub(crate) evidence: BTreeMap<BookingId, Instant>,
 }
 
 impl World {
-    /// A ledger that has begun.
+    /// A started ledger.
     pub(crate) fn new() -> Self {
         let mut world = Self {
             state: State::default(),
@@ -50,7 +50,7 @@ impl World {
         self.commit(command).map(|(answer, _)| answer)
     }
 
-    /// The events of a command that must be taken.
+    /// Events of a command that must not be refused.
     pub(crate) fn events(&mut self, command: impl Into<Command>) -> Events {
         self.tick();
         self.commit(command).expect("it is taken").1
@@ -61,7 +61,7 @@ impl World {
         self.tick();
     }
 
-    /// Lets time act until nothing is due.
+    /// Ticks until no deadline is due.
     pub(crate) fn tick(&mut self) {
         while self.state.next_deadline().is_some_and(|at| at <= self.now) {
             let renewed = self
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// Decides and makes a record, without letting time act first.
+    /// Decides and writes a record, without a tick first.
     pub(crate) fn commit(
         &mut self,
         command: impl Into<Command>,
@@ -178,7 +178,7 @@ pub(crate) fn request(class: &str, tenant: &str) -> Request {
     }
 }
 
-/// The same, waiting for an hour.
+/// The same with a wait of an hour.
 pub(crate) fn patient(class: &str, tenant: &str) -> Request {
     Request {
         wait: Millis::from_hours(1),
@@ -191,7 +191,7 @@ pub(crate) fn reserve(name: &str, request: Request) -> Command {
     BookingCommand::Reserve(Request { id, ..request }).into()
 }
 
-/// What an order that names nothing gets, for some work.
+/// Order with defaults.
 pub(crate) fn order() -> Order {
     Order {
         work: Hash([0xAB; 32]),
@@ -228,7 +228,7 @@ pub(crate) fn started(name: &str) -> Command {
     BookingCommand::Started { id, isolation }.into()
 }
 
-/// Finds an execution running, whose program was given that fence.
+/// Reports an execution as running under that fence.
 pub(crate) fn adopt(
     name: &str,
     request: Request,
