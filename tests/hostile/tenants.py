@@ -112,6 +112,10 @@ ROWS: Dict[str, List[Row]] = {
         Row("/v1/bookings/known-queued/cancel", ABSENT, FORBIDDEN, {}),
         Row("/v1/bookings/known-run/cancel", ABSENT, FORBIDDEN, {}),
     ],
+    "PUT /v1/bookings/{id}/note": [
+        Row("/v1/bookings/known-queued/note", ABSENT, FORBIDDEN, {"text": "x"}),
+        Row("/v1/bookings/known-held/note?dryRun=true", ABSENT, FORBIDDEN, {"text": "x"}),
+    ],
     "POST /v1/bookings/{id}/release": [
         Row("/v1/bookings/known-held/release", ABSENT, FORBIDDEN, FENCE),
         Row("/v1/bookings/known-held/release", HIDDEN, FORBIDDEN, {"force": True, "reason": "x"}),

@@ -27,8 +27,8 @@ pub use allocation::{Allocation, AllocationStatus};
 pub use apply::{ApplyAnswer, ApplyRequest, Change, ChangeKind, FieldChange};
 pub use booking::batch::{Batch, BatchAnswer, BatchDone, BatchRefused, BatchResult, Operation};
 pub use booking::{
-    Booking, BookingRequest, CancelRequest, End, Outcome, Priority, ReleaseRequest, RenewRequest,
-    State,
+    Booking, BookingRequest, CancelRequest, End, NoteRequest, Outcome, Priority, ReleaseRequest,
+    RenewRequest, State,
 };
 pub use clearing::{ClearedPod, Clearing};
 pub use event::{SIGNED_OUT, StreamEvent};

@@ -4,6 +4,9 @@
 //! the declared objects in files. This crate decides nothing: the server converts these types to
 //! commands and results to answers, so internal types can change while the API stays the same.
 
+// `answers!` takes one step for each field of a booking or an execution.
+#![recursion_limit = "256"]
+
 pub mod api;
 pub mod client;
 pub mod ids;

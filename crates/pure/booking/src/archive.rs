@@ -68,6 +68,8 @@ pub(crate) struct Extras {
     pub(crate) cpu_limit_milli: Option<u64>,
     pub(crate) memory_limit_bytes: Option<u64>,
     pub(crate) order: Option<Order>,
+    /// The remark that somebody made.
+    pub(crate) note: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -91,6 +93,16 @@ impl Terms {
 
     pub(crate) fn order(&self) -> Option<&Order> {
         self.extras.as_ref()?.order.as_ref()
+    }
+
+    pub(crate) fn note(&self) -> Option<&str> {
+        self.extras.as_ref()?.note.as_deref()
+    }
+
+    pub(crate) fn set_note(&mut self, note: Option<String>) {
+        if note.is_some() {
+            self.extras.get_or_insert_default().note = note;
+        }
     }
 
     pub(crate) fn lane(&self) -> Lane {
@@ -175,6 +187,12 @@ impl Ended {
     /// Reason of a forced end or of a failed start.
     pub fn reason(&self) -> Option<&str> {
         self.rare.as_ref()?.reason.as_deref()
+    }
+
+    /// The remark that somebody made.
+    pub fn note(&self) -> Option<&str> {
+        let extras = self.rare.as_ref()?.extras.as_ref()?;
+        extras.note.as_deref()
     }
 
     /// Time of the request.
@@ -291,6 +309,23 @@ impl Archive {
             self.first_position = self.first_position.wrapping_add(step);
         }
         Some(ended)
+    }
+
+    pub(crate) fn set_note(&mut self, id: &BookingId, text: &str) {
+        let position = self
+            .positions
+            .find(id.as_str(), |position| self.id_at(position));
+        let offset = position.map(|position| position.wrapping_sub(self.first_position));
+        let Some(offset) = offset.and_then(|offset| usize::try_from(offset).ok()) else {
+            return;
+        };
+        let segment = self.segments.get_mut(offset / SEGMENT_LENGTH);
+        if let Some(ended) =
+            segment.and_then(|segment| Arc::make_mut(segment).get_mut(offset % SEGMENT_LENGTH))
+        {
+            let rare = ended.rare.get_or_insert_default();
+            rare.extras.get_or_insert_default().note = Some(text.to_owned());
+        }
     }
 
     fn at(&self, position: u32) -> Option<&Ended> {

@@ -77,6 +77,13 @@ pub enum Command {
         /// Reason.
         reason: String,
     },
+    /// Put a remark on record, in place of the one before it.
+    Note {
+        /// Which booking.
+        id: BookingId,
+        /// The remark, at most [`NOTE_LENGTH_MAX`](crate::NOTE_LENGTH_MAX) characters.
+        text: String,
+    },
 }
 
 impl Command {
@@ -98,7 +105,8 @@ impl Command {
             | Self::Exited { id, .. }
             | Self::StopFailed { id, .. }
             | Self::Cancel { id }
-            | Self::Force { id, .. } => id,
+            | Self::Force { id, .. }
+            | Self::Note { id, .. } => id,
         }
     }
 

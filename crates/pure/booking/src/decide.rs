@@ -44,6 +44,8 @@ pub enum Reply {
     Ended(Box<Shown>),
     /// The booking had ended before; its recorded end.
     AlreadyEnded(Box<Shown>),
+    /// The remark is on record.
+    Remarked(Box<Shown>),
 }
 
 /// Reason of a refusal.
@@ -205,6 +207,7 @@ pub(crate) fn decide(
         }
         Command::Cancel { id } => cancel(bookings, at, id, events),
         Command::Force { id, reason } => force(bookings, at, id, reason, events),
+        Command::Note { id, text } => note(bookings, at, id, text, events),
     }
 }
 
@@ -340,6 +343,30 @@ fn force(
             show(bookings, id, Reply::Ended)
         }
     }
+}
+
+/// Puts a remark on record; the same remark again leaves no trace.
+fn note(
+    bookings: &mut Bookings,
+    at: Instant,
+    id: &BookingId,
+    text: &str,
+    events: &mut Events,
+) -> Result<Reply, Refusal> {
+    if bookings.standing(id).is_none() {
+        return Err(Refusal::NotFound);
+    }
+    if bookings.note(id) == Some(text) {
+        return show(bookings, id, Reply::Repeated);
+    }
+    let (id, text, of) = (id.clone(), text.to_owned(), None);
+    let event = Event::Noted {
+        id: id.clone(),
+        text,
+        of,
+    };
+    emit(bookings, at, event, events);
+    show(bookings, &id, Reply::Remarked)
 }
 
 /// Ttl of a renewal: at most the booking's own. A renewal is evidence that a later tick uses; it

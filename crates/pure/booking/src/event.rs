@@ -124,6 +124,16 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<Box<Brief>>,
     },
+    /// A remark was made on a booking; it takes the place of the one before it.
+    Noted {
+        /// Which.
+        id: BookingId,
+        /// The remark.
+        text: String,
+        /// The booking.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<Box<Brief>>,
+    },
     /// A limit was declared or changed.
     LimitSet(Limit),
     /// A limit was removed.
@@ -228,7 +238,8 @@ impl Event {
             | Self::Started { id, .. }
             | Self::Stopping { id, .. }
             | Self::StopFailed { id, .. }
-            | Self::Exited { id, .. } => Some(id),
+            | Self::Exited { id, .. }
+            | Self::Noted { id, .. } => Some(id),
             Self::LimitSet { .. } | Self::LimitDropped { .. } | Self::Unsettled { .. } => None,
         }
     }
@@ -241,7 +252,8 @@ impl Event {
             | Self::Started { id, of, .. }
             | Self::Stopping { id, of, .. }
             | Self::StopFailed { id, of, .. }
-            | Self::Exited { id, of, .. } => Some((id, of)),
+            | Self::Exited { id, of, .. }
+            | Self::Noted { id, of, .. } => Some((id, of)),
             _ => None,
         }
     }

@@ -64,6 +64,9 @@ pub enum Fact {
         /// Number in the order in which heads became due.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         due: Option<u64>,
+        /// The remark on it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
     },
     /// A granted booking.
     Granted {
@@ -84,6 +87,9 @@ pub enum Fact {
         /// Progress of an execution.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         progress: Option<Progress>,
+        /// The remark on it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
     },
     /// A remembered end.
     Ended {
@@ -113,6 +119,9 @@ pub enum Fact {
         granted_at: Option<Instant>,
         /// Time of the end.
         ended_at: Instant,
+        /// The remark on it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
     },
     /// Facts of a class beside its bookings.
     Class {
@@ -240,8 +249,10 @@ impl Bookings {
                 until,
                 passes,
                 due,
+                note,
             } => {
-                let terms = self.take_terms(&request, order.as_ref());
+                let mut terms = self.take_terms(&request, order.as_ref());
+                terms.set_note(note);
                 let (id, lane, amount) = (request.id, terms.lane(), terms.amount);
                 self.count_waiting(&terms, 1);
                 self.room.join(
@@ -274,8 +285,10 @@ impl Bookings {
                 until,
                 renewals,
                 progress,
+                note,
             } => {
-                let terms = self.take_terms(&request, order.as_ref());
+                let mut terms = self.take_terms(&request, order.as_ref());
+                terms.set_note(note);
                 let (id, fence) = (request.id, request.fence.unwrap_or_default());
                 self.charge(&terms);
                 // A snapshot before level 2 has no time since which grants are owed: it is the time
@@ -309,8 +322,10 @@ impl Bookings {
                 queued_at,
                 granted_at,
                 ended_at,
+                note,
             } => {
-                let terms = self.take_terms(&request, order.as_ref());
+                let mut terms = self.take_terms(&request, order.as_ref());
+                terms.set_note(note);
                 let ending = Ending {
                     end,
                     outcome,
@@ -350,6 +365,7 @@ impl Bookings {
             cpu_limit_milli: request.cpu_limit_milli,
             memory_limit_bytes: request.memory_limit_bytes,
             order: order.cloned(),
+            note: None,
         };
         Terms {
             class: self.classes.take(&request.class),
@@ -372,6 +388,7 @@ impl Bookings {
             until: queued.until,
             passes: waiting.passes,
             due: waiting.due,
+            note: queued.terms.note().map(str::to_owned),
         })
     }
 
@@ -387,6 +404,7 @@ impl Bookings {
             until: granted.until,
             renewals: granted.renewals,
             progress: granted.progress().cloned(),
+            note: granted.terms.note().map(str::to_owned),
         })
     }
 
@@ -406,6 +424,7 @@ impl Bookings {
             queued_at: ended.queued_at(),
             granted_at,
             ended_at: ended.ended_at(),
+            note: ended.note().map(str::to_owned),
         })
     }
 

@@ -52,6 +52,8 @@ pub const TTL_MIN: Millis = Millis::from_secs(1);
 pub const TTL_MAX: Millis = Millis::from_hours(24);
 /// Ttl of a request that names none (S7).
 pub const TTL_DEFAULT: Millis = Millis::from_secs(60);
+/// The most characters of a remark on a booking.
+pub const NOTE_LENGTH_MAX: usize = 200;
 /// Most ends of a class that an estimate rests on (S8).
 pub const ESTIMATE_RESTS_ON_MAX: usize = 200;
 /// Fewest ends of a class that an estimate rests on (S8).

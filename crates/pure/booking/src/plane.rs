@@ -33,7 +33,8 @@ impl Plane for Bookings {
             | Command::Exited { .. }
             | Command::StopFailed { .. }
             | Command::Cancel { .. }
-            | Command::Force { .. } => Lane::Control,
+            | Command::Force { .. }
+            | Command::Note { .. } => Lane::Control,
         }
     }
 
@@ -48,7 +49,8 @@ impl Plane for Bookings {
             | Command::Release { .. }
             | Command::Renew { .. }
             | Command::Cancel { .. }
-            | Command::Force { .. } => false,
+            | Command::Force { .. }
+            | Command::Note { .. } => false,
         }
     }
 

@@ -131,6 +131,10 @@ pub(crate) fn notice(at: Instant, event: &Event, record: &[&Event]) -> Notice<Da
             let how = exit(*exit_code, *signal, *is_out_of_memory, reason.as_deref());
             exited(id, *verdict, *exit_code, &how, of.as_deref())
         }
+        Event::Noted { id, text, of } => {
+            let summary = format!("{id} has a note: {text}");
+            of_booking(Some("booking.noted"), id, of.as_deref(), summary)
+        }
         Event::LimitSet(limit) => limit_set(limit, record),
         Event::LimitDropped { name } => of_limit(name, None, "removed", record),
         Event::Unsettled { more, .. } => Notice {

@@ -40,6 +40,15 @@ impl Shown {
         }
     }
 
+    /// The remark on it.
+    pub fn note(&self) -> Option<&str> {
+        match &self.kept {
+            Kept::Queued(queued) => queued.terms.note(),
+            Kept::Granted(granted) => granted.terms.note(),
+            Kept::Ended(ended) => ended.note(),
+        }
+    }
+
     /// Order of an execution; `None` for a plain booking.
     pub fn order(&self) -> Option<&Order> {
         match &self.kept {

@@ -48,6 +48,8 @@ pub struct Explanation {
     pub when: Option<When>,
     /// Changes that would help.
     pub changes: Vec<String>,
+    /// Remark of its tenant or of an operator.
+    pub note: Option<String>,
     /// Steps of an execution.
     pub saga: Option<Saga>,
     /// Last record that it takes into account.
@@ -262,6 +264,7 @@ pub fn limit(
         },
         when: None,
         changes,
+        note: None,
         saga: None,
         record: last_record(state),
     })
@@ -434,6 +437,7 @@ impl ExplainedBooking<'_> {
             why: Why::default(),
             when: None,
             changes: Vec::new(),
+            note: self.state.bookings.note(self.id).map(str::to_owned),
             saga: saga(&self.state.bookings, self.now, self.id),
             record: last_record(self.state),
         }

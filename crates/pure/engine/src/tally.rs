@@ -149,6 +149,7 @@ impl Tally {
             | Booking::Started { .. }
             | Booking::Stopping { .. }
             | Booking::StopFailed { .. }
+            | Booking::Noted { .. }
             | Booking::Unsettled { .. } => {}
         }
     }

@@ -42,6 +42,12 @@ impl World<'_> {
                 Some(BookingCommand::Force { id, reason }.into())
             }
             2 => Some(change([self.draw_change()?, self.draw_change()?])),
+            5 => {
+                let live = self.checker.live();
+                let id = self.rng.pick(&live)?.clone();
+                let text = format!("remark {}", self.rng.below(3));
+                Some(BookingCommand::Note { id, text }.into())
+            }
             3 | 4 => Some(self.set_default(None)),
             _ => Some(change([self.draw_change()?])),
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bursar_client::api::{
     Booking, BookingRequest, Course, End, Execution, ExecutionOutcome, ExecutionState, Isolation,
-    ReleaseRequest, RenewRequest, State, StopCause,
+    NoteRequest, ReleaseRequest, RenewRequest, State, StopCause,
 };
 use bursar_client::client::{Mode, Query};
 use bursar_client::slot::{RELEASE_WAIT, Repeats};
@@ -51,6 +51,7 @@ pub(super) async fn run(session: &mut Session, noun: BookingNoun) -> Result<(), 
         }
         BookingVerb::Release(arguments) => release(session, &arguments).await,
         BookingVerb::Cancel(arguments) => cancel(session, &arguments).await,
+        BookingVerb::Note { id, text, dry_run } => note(session, &id, text, dry_run).await,
         BookingVerb::Logs(arguments) => logs::run(session, &arguments).await,
         BookingVerb::List(flags) => list(session, &flags).await,
         BookingVerb::Show { id, fence, watch } => show(session, &id, fence, watch).await,
@@ -201,6 +202,26 @@ async fn cancel(session: &mut Session, arguments: &CancelArguments) -> Result<()
         .cancel(&arguments.id, Mode::dry_run_if(arguments.dry_run))
         .await?;
     ended(session, &booking, "cancelled", arguments.dry_run)
+}
+
+async fn note(
+    session: &mut Session,
+    id: &BookingId,
+    text: String,
+    dry_run: bool,
+) -> Result<(), Stop> {
+    let client = session.client().await?;
+    let request = NoteRequest { text };
+    let booking = client.note(id, &request, Mode::dry_run_if(dry_run)).await?;
+    session.show(&booking, &format!("booking/{id}"), |look| {
+        let subject = look.paint(Meaning::Subject, &format!("booking {id}"));
+        let record = booking.record.map(words::number).unwrap_or_default();
+        match (booking.applied, dry_run) {
+            (Some(false), _) => format!("{subject} has this note already\n"),
+            (_, true) => format!("{subject} would be noted\n{DRY_RUN}"),
+            (_, false) => format!("{subject} noted (record {record})\n"),
+        }
+    })
 }
 
 /// Lists holders and the queue. Ended bookings, the newest [`ENDED_MAX`], are fetched for
@@ -480,6 +501,7 @@ fn full(booking: &Booking, bounds: Option<&Bounds>, look: &Look) -> String {
     add("adopted", is_adopted.then(|| adopted.to_owned()));
     let retried = course.and_then(|course| course.retry_of.as_ref());
     add("retry of", retried.map(ToString::to_string));
+    add("note", booking.note.clone());
     add("asked", moment(booking.queued_at));
     add("granted", moment(booking.granted_at));
     let renewals = booking.renewals.filter(|count| *count > 0);

@@ -94,6 +94,7 @@ fn text(explanation: &Explanation, question: Option<Question>, look: &Look) -> S
     }
     if question.is_none() {
         parts.push(("SOONER", explanation.changes.clone()));
+        parts.push(("NOTE", explanation.note.iter().cloned().collect()));
     }
     let headline = look.paint(Meaning::Subject, &explanation.headline);
     let mut text = format!("{headline}\n");

@@ -53,6 +53,17 @@ pub(crate) enum BookingVerb {
     Release(ReleaseArguments),
     /// Leave the queue, or stop an execution
     Cancel(CancelArguments),
+    /// Record a remark, in clear; it replaces the one before it
+    #[command(before_help = "example:  bursar booking note job-1 'waits for the data team'", help_template = HELP)]
+    Note {
+        /// Booking id
+        id: BookingId,
+        /// Remark, at most 200 characters
+        text: String,
+        /// Show what would happen, change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Output of a detached execution
     Logs(LogsArguments),
     /// Holders and queue

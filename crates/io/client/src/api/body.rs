@@ -4,13 +4,13 @@
 //! tree, to report every mistake in it and not only the first (problem code `invalid`).
 
 use bursar_booking::execution::{GRACE_MAX, MAX_TIME_MAX, START_TIMEOUT_MAX, TIME_MIN};
-use bursar_booking::{TTL_MAX, TTL_MIN};
+use bursar_booking::{NOTE_LENGTH_MAX, TTL_MAX, TTL_MIN};
 use bursar_units::{BookingId, Millis, ObjectName, hidden};
 use serde::de::DeserializeOwned;
 
 use super::booking::batch::OperationKind;
 use super::booking::{
-    BookingRequest, CancelRequest, Outcome, Priority, ReleaseRequest, RenewRequest,
+    BookingRequest, CancelRequest, NoteRequest, Outcome, Priority, ReleaseRequest, RenewRequest,
 };
 use super::execution::{ExecutionRequest, argument};
 use super::fields::Fields;
@@ -151,6 +151,7 @@ bodies! {
     RenewRequest = Shape::Map(RenewRequest::FIELDS), mistakes;
     ReleaseRequest = Shape::Ruled(&Shape::Map(ReleaseRequest::FIELDS), release_rule), mistakes;
     CancelRequest = Shape::Map(&[]);
+    NoteRequest = Shape::Map(NoteRequest::FIELDS), mistakes;
     TokenRequest = Shape::Ruled(&Shape::Map(TokenRequest::FIELDS), token_rule), mistakes;
     ExecutionRequest = Shape::Map(ExecutionRequest::FIELDS), mistakes;
     PruneRequest = Shape::Map(PruneRequest::FIELDS);
@@ -224,6 +225,17 @@ impl TokenRequest {
     pub fn lifetime(&self) -> Result<Option<Millis>, String> {
         let lifetime = self.expires.as_deref().map(lifetime);
         lifetime.transpose().map_err(|wrong| wrong.message)
+    }
+}
+
+impl NoteRequest {
+    /// Mistakes in the text.
+    pub fn mistakes(&self) -> Vec<FieldError> {
+        let wrong = note_text(&self.text).err();
+        wrong
+            .map(|wrong| field_error(("text", wrong)))
+            .into_iter()
+            .collect()
     }
 }
 
@@ -416,9 +428,22 @@ fn field_error((field, wrong): Violation) -> FieldError {
 }
 
 pub(super) fn reason_of_force(text: &str) -> Result<(), Wrong> {
+    remark(text, REASON_LENGTH_MAX)
+}
+
+/// Accepts the text of a note.
+pub(super) fn note_text(text: &str) -> Result<(), Wrong> {
+    match text.trim() {
+        "" => Err(Wrong::new("is empty")),
+        text => remark(text, NOTE_LENGTH_MAX),
+    }
+}
+
+/// Accepts a text that is recorded in clear.
+fn remark(text: &str, length_max: usize) -> Result<(), Wrong> {
     let text = text.trim();
-    if text.chars().count() > REASON_LENGTH_MAX {
-        let message = format!("is longer than {REASON_LENGTH_MAX} characters");
+    if text.chars().count() > length_max {
+        let message = format!("is longer than {length_max} characters");
         return Err(Wrong::new(message));
     }
     hidden::check(text).map_err(Wrong::from)

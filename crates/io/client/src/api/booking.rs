@@ -7,7 +7,7 @@ use bursar_units::{BookingId, Label, vocabulary};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::body::{ID, LABEL, OUTCOME, PRIORITY, SLOTS, TTL, reason_of_force};
+use super::body::{ID, LABEL, OUTCOME, PRIORITY, SLOTS, TTL, note_text, reason_of_force};
 use super::fields::object;
 use super::{integer, word};
 use crate::shape::{Shape, WHOLE};
@@ -117,6 +117,17 @@ object! {
         /// Reason of a forced release; it is recorded.
         #[schema(max_length = 1024)]
         optional reason "reason": String = Shape::Text(reason_of_force);
+    }
+}
+
+object! {
+    /// Remark on a booking: the body of `PUT /v1/bookings/{id}/note`.
+    #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct NoteRequest {
+        /// The remark; it is recorded in clear.
+        #[schema(min_length = 1, max_length = 200)]
+        required text "text": String = Shape::Text(note_text);
     }
 }
 

@@ -41,6 +41,9 @@ pub struct Explanation {
     /// Actions that would change the state.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<String>,
+    /// Remark of its tenant or of an operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// Steps and compensations of an execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saga: Option<Saga>,

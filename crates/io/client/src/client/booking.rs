@@ -9,7 +9,7 @@ use super::calls::{Mode, call};
 use super::{Client, Error, Query};
 use crate::api::{
     ApplyAnswer, Booking, BookingRequest, CancelRequest, Execution, ExecutionRequest, Limit,
-    ListAnswer, ReleaseRequest, RenewRequest,
+    ListAnswer, NoteRequest, ReleaseRequest, RenewRequest,
 };
 
 /// Bookings.
@@ -74,6 +74,17 @@ impl Client {
     pub async fn cancel(&self, id: &BookingId, mode: Mode) -> Result<Booking, Error> {
         let path = format!("/v1/bookings/{id}/cancel");
         self.post(&path, &mode.query(), &CancelRequest {}).await
+    }
+
+    /// Records a remark in place of the one before it.
+    pub async fn note(
+        &self,
+        id: &BookingId,
+        request: &NoteRequest,
+        mode: Mode,
+    ) -> Result<Booking, Error> {
+        self.put(&format!("/v1/bookings/{id}/note"), &mode.query(), request)
+            .await
     }
 
     /// One page of bookings; filters are `class`, `tenant`, `state`, `execution` and so on.

@@ -31,6 +31,7 @@ impl BookingView<'_> {
         let is_own = self.caller.may_act_as(&request.tenant);
         let mut booking = core(id, &standing, order, is_own);
         add_request(&mut booking, &request);
+        booking.note = self.state.bookings.note(id).map(str::to_owned);
         match standing {
             Standing::Queued { .. } => add_position(&mut booking, self.state, self.now),
             Standing::Granted(granted) => {
@@ -50,7 +51,10 @@ impl BookingView<'_> {
 
 pub(crate) fn shown(id: &BookingId, shown: &Shown, caller: &Caller) -> api::Booking {
     let is_own = caller.may_act_as(shown.tenant());
-    core(id, &shown.standing(), shown.order(), is_own)
+    api::Booking {
+        note: shown.note().map(str::to_owned),
+        ..core(id, &shown.standing(), shown.order(), is_own)
+    }
 }
 
 pub(crate) fn granted(
@@ -192,6 +196,7 @@ pub(crate) fn explanation(
         },
         headline: explained.headline,
         state: explained.stage.word().to_owned(),
+        note: explained.note,
         waits_for: explained.waits_for.map(waits_for),
         reason: explained
             .reason

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bursar_client::api::{
-    Batch, BatchAnswer, BatchDone, BatchRefused, BatchResult, Booking, Operation, ReleaseRequest,
-    State as BookingState,
+    Batch, BatchAnswer, BatchDone, BatchRefused, BatchResult, Booking, NoteRequest, Operation,
+    ReleaseRequest, State as BookingState,
 };
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
@@ -45,6 +45,20 @@ impl Service {
         mode: WriteMode,
     ) -> Result<Answer<Booking>, Problem> {
         let command = self.command(caller, operation, &BTreeMap::new())?;
+        self.run_command(caller, command.into(), mode).await
+    }
+
+    /// Records a remark on a booking.
+    pub(crate) async fn note(
+        &self,
+        caller: &Caller,
+        id: BookingId,
+        request: NoteRequest,
+        mode: WriteMode,
+    ) -> Result<Answer<Booking>, Problem> {
+        self.require_own(caller, &id, &BTreeMap::new())?;
+        let text = request.text.trim().to_owned();
+        let command = BookingCommand::Note { id, text };
         self.run_command(caller, command.into(), mode).await
     }
 
@@ -359,7 +373,8 @@ fn answer(
         Reply::Repeated(shown)
         | Reply::Stopping(shown)
         | Reply::Ended(shown)
-        | Reply::AlreadyEnded(shown) => Some(answers::shown(id, shown, caller)),
+        | Reply::AlreadyEnded(shown)
+        | Reply::Remarked(shown) => Some(answers::shown(id, shown, caller)),
         Reply::Noted => None,
     };
     let body = body.ok_or_else(|| Problem::new(Code::Internal, "a reply shows no booking"))?;
@@ -379,7 +394,10 @@ fn applied(command: &BookingCommand, reply: &Reply) -> Option<bool> {
     match command {
         BookingCommand::Renew { .. } | BookingCommand::Reserve(_) => None,
         BookingCommand::Submit(_) => Some(!matches!(reply, Reply::Repeated(_))),
-        _ => Some(matches!(reply, Reply::Ended(_) | Reply::Stopping(_))),
+        _ => Some(matches!(
+            reply,
+            Reply::Ended(_) | Reply::Stopping(_) | Reply::Remarked(_)
+        )),
     }
 }
 

@@ -192,6 +192,7 @@ async fn a_caller_can_neither_act_as_a_tenant_it_was_not_given_nor_see_its_booki
         ("POST", "/v1/bookings/theirs/release", release.as_str()),
         ("POST", "/v1/bookings/theirs/renew", release.as_str()),
         ("POST", "/v1/bookings/theirs/cancel", ""),
+        ("PUT", "/v1/bookings/theirs/note", r#"{"text":"x"}"#),
     ] {
         let reply = world.ask_as(app(), method, path, body).await;
         let problem = reply.is_problem("not-found");

@@ -328,3 +328,68 @@ async fn an_answer_shows_the_decision_and_not_later_changes() {
         (200, &seen["fence"])
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_note_of_the_owner_or_of_an_operator_is_shown_and_recorded() {
+    let world = World::new();
+    world.grant("job", "python", "acme").await;
+    let path = "/v1/bookings/job/note";
+    let noted = world
+        .ask_as(
+            user(&["acme"]),
+            "PUT",
+            path,
+            r#"{"text":" waits for data "}"#,
+        )
+        .await
+        .json();
+    assert_eq!(
+        (&noted["note"], &noted["applied"]),
+        (&json!("waits for data"), &json!(true))
+    );
+    let body = r#"{"text":"the data is there"}"#;
+    let noted = world.ask("PUT", path, body).await.json();
+    assert_eq!(noted["applied"], json!(true), "an operator may, too");
+    let repeated = world.ask("PUT", path, body).await.json();
+    assert_eq!(
+        (&repeated["applied"], &repeated["record"]),
+        (&json!(false), &noted["record"]),
+        "a repeat writes nothing"
+    );
+    for path in ["/v1/bookings/job", "/v1/explain/booking/job"] {
+        let shown = world.ask("GET", path, "").await.json();
+        assert_eq!(shown["note"], "the data is there", "{path}");
+    }
+    let records = world.ask("GET", "/v1/records", "").await.json();
+    let sentences = records["items"].to_string();
+    assert!(
+        sentences.contains("job has a note: the data is there"),
+        "{sentences}"
+    );
+    let dry = world
+        .ask(
+            "PUT",
+            "/v1/bookings/job/note?dryRun=true",
+            r#"{"text":"never"}"#,
+        )
+        .await
+        .json();
+    assert_eq!(
+        (&dry["note"], &dry["dryRun"]),
+        (&json!("never"), &json!(true))
+    );
+    let long = json!({"text": "x".repeat(201)}).to_string();
+    for (body, message) in [
+        (r#"{"text":"  "}"#, "is empty"),
+        (long.as_str(), "is longer than 200 characters"),
+        ("{}", "is missing"),
+    ] {
+        let problem = world.ask("PUT", path, body).await.is_problem("invalid");
+        assert_eq!(
+            problem["errors"],
+            json!([{"path": "text", "message": message}])
+        );
+    }
+    let shown = world.ask("GET", "/v1/bookings/job", "").await.json();
+    assert_eq!(shown["note"], "the data is there");
+}

@@ -108,6 +108,7 @@ impl Bookings {
                     is_out_of_memory: *is_out_of_memory,
                 },
             ),
+            Event::Noted { id, text, .. } => self.set_note(id, text),
             Event::LimitSet(limit) => {
                 self.limits.set(limit);
                 self.refresh_applied();
@@ -237,6 +238,15 @@ impl Bookings {
             self.deadlines.remove(&before);
         }
         self.deadlines.extend(granted.deadline(id));
+    }
+
+    fn set_note(&mut self, id: &BookingId, text: &str) {
+        let terms = match (self.granted.get_mut(id), self.queued.get_mut(id)) {
+            (Some(granted), _) => &mut granted.terms,
+            (None, Some(queued)) => &mut queued.terms,
+            (None, None) => return self.archive.set_note(id, text),
+        };
+        terms.set_note(Some(text.to_owned()));
     }
 
     fn renew(&mut self, id: &BookingId, expires: Instant) {

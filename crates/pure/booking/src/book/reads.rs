@@ -42,6 +42,15 @@ impl Bookings {
         }
     }
 
+    /// The remark on a booking.
+    pub fn note(&self, id: &BookingId) -> Option<&str> {
+        match (self.granted.get(id), self.queued.get(id)) {
+            (Some(granted), _) => granted.terms.note(),
+            (None, Some(queued)) => queued.terms.note(),
+            (None, None) => self.archive.get(id)?.note(),
+        }
+    }
+
     /// Ids of granted and queued bookings, in order, from the first above `after`.
     pub fn live_ids(&self, after: Option<&BookingId>) -> impl Iterator<Item = &BookingId> {
         use std::ops::Bound::{Excluded, Unbounded};
@@ -179,13 +188,19 @@ impl Bookings {
     }
 
     fn brief(&self, at: Instant, id: &BookingId, ends: Option<End>) -> Option<Brief> {
+        let past;
         let (terms, waited, held) = match (self.granted.get(id), self.queued.get(id)) {
             (Some(granted), _) => {
                 let waited = granted.granted_at.since(granted.queued_at);
                 (&granted.terms, waited, Some(at.since(granted.granted_at)))
             }
             (None, Some(queued)) => (&queued.terms, at.since(queued.since), None),
-            (None, None) => return None,
+            (None, None) => {
+                let ended = self.archive.get(id)?;
+                past = ended.terms();
+                let until = ended.granted().map_or(ended.ended_at(), |(at, _)| at);
+                (&past, until.since(ended.queued_at()), None)
+            }
         };
         let amount = &terms.amount;
         Some(Brief {

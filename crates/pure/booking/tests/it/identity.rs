@@ -1,10 +1,10 @@
 //! Ids: repeated, reused, remembered and too old (L6, S5).
 
 use bursar_booking::execution::{Adoption, Isolation};
-use bursar_booking::{Event, Fence, Priority, Refusal, Request};
+use bursar_booking::{Bookings, Event, Fence, Priority, Refusal, Request};
 use bursar_units::{BookingId, Millis};
 
-use crate::make::{Desk, LEVEL, Reply, at, id, label, order, request, uuid_id};
+use crate::make::{Desk, LEVEL, Reply, at, id, label, order, request, slots_limit, uuid_id};
 
 const DAY: u64 = 86_400_000;
 
@@ -248,4 +248,30 @@ fn events_about_the_wrong_standing_change_nothing() {
         );
     }
     assert_eq!(desk.force(2, "nobody"), Err(Refusal::NotFound));
+}
+
+/// Method: one booking that holds, one that waits and one that has ended, before and after a snapshot.
+#[test]
+fn a_note_is_on_record_and_takes_the_place_of_the_one_before() {
+    let mut desk = Desk::with_limits(&[("python", slots_limit("python", "", 1))]);
+    let fence = desk.hold(0, "ended", &request("python", "a"));
+    desk.release(1, "ended", fence).unwrap();
+    desk.hold(2, "held", &request("python", "a"));
+    desk.reserve(3, "queued", &request("python", "a")).unwrap();
+    assert_eq!(desk.note(4, "nobody", "?"), Err(Refusal::NotFound));
+    for text in ["ended", "held", "queued"] {
+        assert_eq!(desk.note(4, text, "first"), Ok(Reply::Remarked));
+        assert_eq!(desk.note(5, text, "second"), Ok(Reply::Remarked));
+        let recorded = desk.log.len();
+        assert_eq!(desk.note(6, text, "second"), Ok(Reply::Repeated));
+        assert_eq!(desk.log.len(), recorded, "a repeat leaves no record");
+    }
+    let mut restored = Bookings::blank();
+    for fact in desk.bookings.facts(LEVEL) {
+        restored.restore(fact);
+    }
+    for text in ["ended", "held", "queued"] {
+        assert_eq!(desk.bookings.note(&id(text)), Some("second"));
+        assert_eq!(restored.note(&id(text)), Some("second"));
+    }
 }

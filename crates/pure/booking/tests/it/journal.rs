@@ -221,6 +221,7 @@ fn any_command() -> impl Strategy<Value = Command> {
         (any_id(), any::<u32>()).prop_map(|(id, attempt)| Command::StopFailed { id, attempt }),
         any_id().prop_map(|id| Command::Cancel { id }),
         (any_id(), any::<String>()).prop_map(|(id, reason)| Command::Force { id, reason }),
+        (any_id(), any::<String>()).prop_map(|(id, text)| Command::Note { id, text }),
     ]
 }
 
@@ -319,6 +320,7 @@ fn any_event() -> impl Strategy<Value = Event> {
                     }
                 }
             ),
+        (any_id(), any::<String>(), of()).prop_map(|(id, text, of)| Event::Noted { id, text, of }),
         any_limit().prop_map(Event::LimitSet),
         any_name().prop_map(|name| Event::LimitDropped { name }),
         (any::<bool>(), t()).prop_map(|(more, t)| Event::Unsettled { more, t }),
@@ -359,10 +361,11 @@ fn any_fact() -> impl Strategy<Value = Fact> {
             any_count(),
             (any_instant(), any_instant()),
             any::<u32>(),
-            option::of(any_count())
+            option::of(any_count()),
+            option::of(any::<String>())
         )
             .prop_map(
-                |((request, order), sequence, (since, until), passes, due)| {
+                |((request, order), sequence, (since, until), passes, due, note)| {
                     Fact::Queued {
                         request,
                         order,
@@ -371,6 +374,7 @@ fn any_fact() -> impl Strategy<Value = Fact> {
                         until,
                         passes,
                         due,
+                        note,
                     }
                 }
             ),
@@ -378,10 +382,11 @@ fn any_fact() -> impl Strategy<Value = Fact> {
             (any_request(), option::of(any_order())),
             (any_instant(), any_instant(), option::of(any_instant())),
             any_count(),
-            option::of(any_progress())
+            option::of(any_progress()),
+            option::of(any::<String>())
         )
             .prop_map(
-                |((request, order), (queued_at, granted_at, until), renewals, progress)| {
+                |((request, order), (queued_at, granted_at, until), renewals, progress, note)| {
                     Fact::Granted {
                         request,
                         order,
@@ -390,6 +395,7 @@ fn any_fact() -> impl Strategy<Value = Fact> {
                         until,
                         renewals,
                         progress,
+                        note,
                     }
                 }
             ),
@@ -398,7 +404,8 @@ fn any_fact() -> impl Strategy<Value = Fact> {
             option::of(any_course().prop_map(Box::new)),
             select(&End::ALL[..]),
             any_saying(),
-            (any_instant(), option::of(any_instant()), any_instant())
+            (any_instant(), option::of(any_instant()), any_instant()),
+            option::of(any::<String>())
         )
             .prop_map(
                 |(
@@ -407,6 +414,7 @@ fn any_fact() -> impl Strategy<Value = Fact> {
                     end,
                     (outcome, exit_code, reason),
                     (queued_at, granted_at, ended_at),
+                    note,
                 )| Fact::Ended {
                     request,
                     order,
@@ -418,6 +426,7 @@ fn any_fact() -> impl Strategy<Value = Fact> {
                     queued_at,
                     granted_at,
                     ended_at,
+                    note,
                 }
             ),
         (any_label(), vec(any_count(), 0..4))

@@ -269,13 +269,13 @@ impl Desk {
     pub(crate) fn change(&mut self, now: u64, changes: &[Change]) -> Result<(), Refusal> {
         let mut events = Events::new(at(now));
         let answer = change(&mut self.bookings, now, changes, &mut events);
-        self.note(dated(now, events));
+        self.keep(dated(now, events));
         answer
     }
 
     pub(crate) fn tell(&mut self, now: u64, command: &Command) -> Result<Reply, Refusal> {
         let (answer, events) = decided(&mut self.bookings, now, command);
-        self.note(events);
+        self.keep(events);
         answer
     }
 
@@ -326,6 +326,11 @@ impl Desk {
         self.tell(now, &Command::Force { id, reason })
     }
 
+    pub(crate) fn note(&mut self, now: u64, id_text: &str, text: &str) -> Result<Reply, Refusal> {
+        let (id, text) = (id(id_text), text.to_owned());
+        self.tell(now, &Command::Note { id, text })
+    }
+
     pub(crate) fn started(&mut self, now: u64, text: &str) -> Result<Reply, Refusal> {
         let (id, isolation) = (id(text), Isolation::Cgroup);
         self.tell(now, &Command::Started { id, isolation })
@@ -367,7 +372,7 @@ impl Desk {
     /// Ticks for one record.
     pub(crate) fn tick_once(&mut self, now: u64) {
         let events = ticked(&mut self.bookings, now);
-        self.note(events);
+        self.keep(events);
     }
 
     pub(crate) fn fence_of(&self, text: &str) -> Option<u64> {
@@ -390,7 +395,7 @@ impl Desk {
     }
 
     /// Records the events of a decision and checks the state.
-    fn note(&mut self, events: Vec<(Instant, Event)>) {
+    fn keep(&mut self, events: Vec<(Instant, Event)>) {
         self.log.extend(events);
         bursar_booking::invariants::check(&self.bookings).unwrap();
     }
@@ -416,6 +421,7 @@ pub(crate) enum Reply {
     Renewed { expires: Instant },
     Ended,
     AlreadyEnded,
+    Remarked,
 }
 
 impl From<bursar_booking::Reply> for Reply {
@@ -430,6 +436,7 @@ impl From<bursar_booking::Reply> for Reply {
             Whole::Renewed { expires } => Self::Renewed { expires },
             Whole::Ended(_) => Self::Ended,
             Whole::AlreadyEnded(_) => Self::AlreadyEnded,
+            Whole::Remarked(_) => Self::Remarked,
         }
     }
 }

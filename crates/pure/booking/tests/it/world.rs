@@ -717,7 +717,7 @@ fn told_by(answer: &Result<Reply, Refusal>) -> Told {
         Ok(Reply::AlreadyEnded) => Told::AlreadyEnded,
         Ok(Reply::Stopping) => Told::Stopping,
         Ok(Reply::Noted) => Told::Noted,
-        Ok(Reply::Renewed { .. }) => panic!("no booking is answered so"),
+        Ok(Reply::Renewed { .. } | Reply::Remarked) => panic!("no booking is answered so"),
         Err(Refusal::OverLimit { limits }) => Told::Refused("over-limit", headline(limits)),
         Err(Refusal::NeverFits { limits }) => Told::Refused("never-fits", headline(limits)),
         Err(Refusal::OthersFirst { .. }) => refused("others-first"),

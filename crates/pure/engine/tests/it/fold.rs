@@ -20,8 +20,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::world::{
-    World, adopt, cancel, change, exited, force, id, label, limit_of, name, order, patient, pod,
-    request, reserve, set_limit, settings, started, stop_failed, submit_order,
+    World, adopt, cancel, change, exited, force, id, label, limit_of, name, note, order, patient,
+    pod, request, reserve, set_limit, settings, started, stop_failed, submit_order,
 };
 
 /// A step of a random world, small enough for collisions to be common.
@@ -66,6 +66,10 @@ enum Step {
     },
     Cancel {
         id: u8,
+    },
+    Note {
+        id: u8,
+        text: u8,
     },
     Force {
         id: u8,
@@ -141,6 +145,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(id, with_its_fence)| Step::Release { id, with_its_fence }),
         3 => (0..12_u8).prop_map(|id| Step::Cancel { id }),
         1 => (0..12_u8).prop_map(|id| Step::Force { id }),
+        1 => (0..12_u8, 0..3_u8).prop_map(|(id, text)| Step::Note { id, text }),
         2 => (0..12_u8, 1..40_u64).prop_map(|(id, for_s)| Step::Renew { id, for_s }),
         2 => (0..6_usize, 0..5_u64, 1..4_u64)
             .prop_map(|(which, slots, weight)| Step::Limit { which, slots, weight }),
@@ -297,6 +302,7 @@ fn command(world: &mut World, step: &Step) -> Option<Command> {
         }
         Step::Cancel { id } => cancel(&booking(*id)),
         Step::Force { id } => force(&booking(*id), "test"),
+        Step::Note { id, text } => note(&booking(*id), &format!("remark {text}")),
         Step::Limit {
             which,
             slots,

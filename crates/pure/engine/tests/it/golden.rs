@@ -3,7 +3,7 @@
 use bursar_engine::codec::{decode, encode};
 
 /// Each line is a record as it is stored; a line is added for a new kind, and never changed.
-pub(crate) const RECORDS: [&str; 43] = [
+pub(crate) const RECORDS: [&str; 44] = [
     r#"{"v":1,"seq":0,"t":1794823200000,"by":"bursar","cmd":{"genesis":{"ledger":"0198f3c2-1a2b-7abc-8def-0123456789ab","format":1}},"ev":[{"genesis":{"ledger":"0198f3c2-1a2b-7abc-8def-0123456789ab","format":1}}]}"#,
     r#"{"v":1,"seq":1,"t":1794823200001,"by":"bursar","cmd":{"resume":{"wall":1794823200003}},"ev":[{"resumed":{"wall":1794823200003}}]}"#,
     r#"{"v":1,"seq":2,"t":1794823200002,"by":"ada","cmd":{"reserve":{"id":"job-1","class":"python","tenant":"acme","slots":1,"ttlMs":60000}},"ev":[{"reserved":{"id":"job-1","class":"python","tenant":"acme","slots":1,"ttlMs":60000,"fence":8812}}]}"#,
@@ -47,6 +47,7 @@ pub(crate) const RECORDS: [&str; 43] = [
     r#"{"v":1,"seq":40,"t":1794823200040,"by":"bursar","cmd":{"adopt":{"booking":{"id":"run-9","class":"unknown","tenant":"unknown","slots":1},"order":{"work":"0000000000000000000000000000000000000000000000000000000000000000","startTimeoutMs":60000,"maxTimeMs":3600000,"graceMs":10000},"isolation":"none"}},"ev":[{"adopted":{"booking":{"id":"run-9","class":"unknown","tenant":"unknown","slots":1,"fence":8901},"order":{"work":"0000000000000000000000000000000000000000000000000000000000000000","startTimeoutMs":60000,"maxTimeMs":3600000,"graceMs":10000},"isolation":"none"}}]}"#,
     r#"{"v":1,"seq":41,"t":1794823200041,"by":"ada","cmd":{"release":{"id":"job-1","fence":8812}},"ev":[{"ended":{"id":"job-1","end":"released","of":{"class":"python","tenant":"acme","slots":2,"cpuMilli":500,"memoryBytes":268435456,"gpus":1,"waitedMs":5,"heldMs":41000}}},{"granted":{"id":"job-2","fence":8813,"of":{"class":"python","tenant":"acme","slots":1}}}]}"#,
     r#"{"v":1,"seq":42,"t":1794823200042,"by":"bursar","cmd":{"tick":{}},"ev":[{"ended":{"id":"job-3","end":"expired","of":{"class":"python","tenant":"acme","slots":1,"heldMs":60000,"allowedMs":60000},"t":1794823200041}}]}"#,
+    r#"{"v":1,"seq":43,"t":1794823200043,"by":"ada","cmd":{"note":{"id":"job-4","text":"waits for the data"}},"ev":[{"noted":{"id":"job-4","text":"waits for the data","of":{"class":"python","tenant":"acme","slots":1,"waitedMs":7}}}]}"#,
 ];
 
 #[test]

@@ -42,6 +42,7 @@ pub(crate) const COMMANDS: [&[&str]; 3] = [
         "stopFailed",
         "cancel",
         "force",
+        "note",
     ],
     &["reportMarket"],
 ];
@@ -73,6 +74,7 @@ pub(crate) const EVENTS: [&[&str]; 3] = [
         "stopping",
         "stopFailed",
         "exited",
+        "noted",
         "limitSet",
         "limitDropped",
         "unsettled",

@@ -16,8 +16,8 @@ use bursar_units::{Instant, Millis};
 
 use crate::world::{
     START_MS, World, adopt, cancel, change, exited, force, id, label, limit_of, market_report,
-    name, order, patient, pod, request, reserve, set_limit, settings, started, stop_failed, submit,
-    submit_order,
+    name, note, order, patient, pod, request, reserve, set_limit, settings, started, stop_failed,
+    submit, submit_order,
 };
 
 /// Every kind of command and of event, in an order that a real ledger could have.
@@ -182,7 +182,9 @@ fn bookings(world: &mut World) {
     world
         .run(reserve("fifth", request("rust", "zeta")))
         .unwrap();
+    world.run(note("fifth", "the disk is \"slow\"")).unwrap();
     world.run(force("fifth", "stuck \"hard\"\n")).unwrap();
+    world.run(note("fifth", "the disk was replaced")).unwrap();
     world
         .run(reserve("sixth", request("rust", "zeta")))
         .unwrap();

@@ -406,6 +406,7 @@ pub(crate) fn booking_command() -> BoxedStrategy<BookingCommand> {
         (id(), any::<u32>()).prop_map(|(id, attempt)| Command::StopFailed { id, attempt }),
         id().prop_map(|id| Command::Cancel { id }),
         (id(), text()).prop_map(|(id, reason)| Command::Force { id, reason }),
+        (id(), text()).prop_map(|(id, text)| Command::Note { id, text }),
     ]
     .boxed()
 }
@@ -469,6 +470,8 @@ pub(crate) fn booking_event() -> BoxedStrategy<BookingEvent> {
         1 => (id(), any::<u32>(), of())
             .prop_map(|(id, attempt, of)| BookingEvent::StopFailed { id, attempt, of }),
         1 => exited(),
+        1 => (id(), text(), of())
+            .prop_map(|(id, text, of)| BookingEvent::Noted { id, text, of }),
     ]
     .boxed()
 }

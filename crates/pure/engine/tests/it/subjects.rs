@@ -48,7 +48,7 @@ fn stated(json: &Value) -> BTreeSet<String> {
             };
             match kind.as_str() {
                 "reserved" | "granted" | "renewed" | "ended" | "started" | "stopping"
-                | "stopFailed" | "exited" => note("booking", "id"),
+                | "stopFailed" | "exited" | "noted" => note("booking", "id"),
                 "submitted" | "adopted" => {
                     let id = fields["booking"]["id"].as_str().unwrap();
                     stated.insert(format!("booking/{id}"));

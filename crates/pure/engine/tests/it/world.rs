@@ -264,6 +264,11 @@ pub(crate) fn force(name: &str, reason: &str) -> Command {
     BookingCommand::Force { id, reason }.into()
 }
 
+pub(crate) fn note(name: &str, text: &str) -> Command {
+    let (id, text) = (id(name), text.to_owned());
+    BookingCommand::Note { id, text }.into()
+}
+
 /// A limit on a class, of the same name.
 pub(crate) fn limit_of(class: &str, slots: u64) -> Limit {
     let scope = Some(Scope::Named(label(class)));

@@ -169,9 +169,10 @@ answers! {
     both is(i32) exit_code "Exit code of the work.", "Exit code of its process.";
     both is(String) reason "Reason of a forced release.",
         "Reason of a failed start, or of a forced release.";
+    both is(String) note "Remark of its tenant or of an operator.";
     booking is(Box<Course>) execution
         "Progress of the execution of the same id, if there is one.";
-    both is(bool) applied "True if this release or cancel had an effect; a repeat has none.",
+    both is(bool) applied "True if this release, cancel or note had an effect; a repeat has none.",
         "True if this write had an effect: the execution is new, began to stop, or left the queue.";
     booking is(bool) held
         "True if the fence in the query is the present one of a granted booking.";

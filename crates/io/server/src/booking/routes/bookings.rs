@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bursar_client::Problem;
 use bursar_client::api::{
-    Batch, BatchAnswer, Booking, BookingRequest, CancelRequest, ListAnswer, Operation,
+    Batch, BatchAnswer, Booking, BookingRequest, CancelRequest, ListAnswer, NoteRequest, Operation,
     ReleaseRequest, RenewRequest, State as BookingState,
 };
 use bursar_units::{BookingId, Label, Millis};
@@ -24,6 +24,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(renew_booking))
         .routes(routes!(release_booking))
         .routes(routes!(cancel_booking))
+        .routes(routes!(note_booking))
 }
 
 /// Reserves slots under an id.
@@ -123,6 +124,23 @@ async fn cancel_booking(call: Call) -> Handled {
     let (id, CancelRequest {}) = reading.end(id.zip(body)).await?;
     let operation = Operation::Cancel { id };
     operate(&call, operation, mode).await
+}
+
+/// Records a remark on a booking, in place of the one before it.
+#[utoipa::path(
+    put, path = "/v1/bookings/{id}/note", tag = "bookings",
+    params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
+    request_body = NoteRequest,
+    responses((status = 200, body = Booking),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
+)]
+async fn note_booking(call: Call) -> Handled {
+    let mut reading = call.reading();
+    let id = reading.part("id");
+    let mode = reading.mode();
+    let request = reading.body();
+    let (id, request) = reading.end(id.zip(request)).await?;
+    json(call.service().note(&call.caller, id, request, mode).await?)
 }
 
 /// Runs independent operations in order, with one result each. A batch is not atomic.
