@@ -30,13 +30,14 @@ pub use booking::{
     Booking, BookingRequest, CancelRequest, End, NoteRequest, Outcome, Priority, ReleaseRequest,
     RenewRequest, State,
 };
+pub use bursar_engine::explain::WaitsFor;
 pub use clearing::{ClearedPod, Clearing};
 pub use event::{SIGNED_OUT, StreamEvent};
 pub use execution::{
     Course, Execution, ExecutionOutcome, ExecutionRequest, ExecutionState, Isolation, LogStream,
     Saga, Step, StepState, StopCause,
 };
-pub use explanation::{Explanation, ObjectRef, RestsOn, WaitsFor, When, Who, Why};
+pub use explanation::{Explanation, ObjectRef, RestsOn, When, Who, Why};
 pub use health::Health;
 pub use ledger::{
     Checkpoint, ExportedAnswer, ExportedRequest, Inclusion, LedgerStatus, PruneAnswer,

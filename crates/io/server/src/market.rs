@@ -22,7 +22,7 @@ use bursar_engine::booking::execution::Stage;
 use bursar_ledger::pipeline::Ledger;
 use bursar_market::clear::{Share, Step};
 use bursar_market::kernel::Level;
-use bursar_market::node::{Clearing, Standing};
+use bursar_market::node::Standing;
 use bursar_market::sense::Shown;
 use bursar_node::market::{Acts, Agent, Deed, Execution, Executions, Kind, Point, View, Why};
 use bursar_units::causes::chain;
@@ -223,7 +223,7 @@ fn pod(view: &View, standing: &Standing) -> MarketPod {
     let share = view
         .clearing
         .as_ref()
-        .and_then(|clearing| share(clearing, &standing.id));
+        .and_then(|clearing| clearing.cleared.share(&standing.id));
     let limit_milli = standing.limit_milli;
     let window = &view.settings.window;
     let buckets = u64::try_from(window.buckets).unwrap_or(u64::MAX);
@@ -284,13 +284,6 @@ fn kind(view: &View, id: &str) -> MarketKind {
         None if id.starts_with(EXECUTION) => MarketKind::Execution,
         Some(Kind::Declared) | None => MarketKind::Declared,
     }
-}
-
-/// Share of a pod, if it took part. Shares are sorted by name.
-fn share<'a>(clearing: &'a Clearing, id: &str) -> Option<&'a Share> {
-    let shares = &clearing.cleared.shares;
-    let index = shares.binary_search_by(|share| (*share.id).cmp(id));
-    index.ok().and_then(|index| shares.get(index))
 }
 
 fn observed(view: &View) -> Vec<ObservedGroup> {

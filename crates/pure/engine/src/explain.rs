@@ -16,7 +16,7 @@ use bursar_booking::{
     ESTIMATE_RESTS_ON_MIN, End, Ended, Granted, LimitUse, Outcome, Priority, Request, Scope,
     Standing,
 };
-use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName};
+use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName, vocabulary};
 
 use crate::{State, words};
 
@@ -90,15 +90,20 @@ pub enum Stage {
     Paused,
 }
 
-/// Category of a wait: who can end it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum WaitsFor {
-    /// The owner of a limit.
-    Budget,
-    /// The holders.
-    Room,
-    /// The bookings ahead.
-    Turn,
+vocabulary! {
+    /// Cause of a wait. The first that applies gives the headline.
+    pub enum WaitsFor {
+        /// A mistake in the request, to be corrected by its author.
+        Mistake = "mistake",
+        /// A time, or another object.
+        After = "after",
+        /// A limit, to be raised by its owner.
+        Budget = "budget",
+        /// Resources, to be freed by the end of others.
+        Room = "room",
+        /// Its turn, after the requests ahead.
+        Turn = "turn",
+    }
 }
 
 /// Numbers behind a headline.

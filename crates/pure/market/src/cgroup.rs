@@ -4,6 +4,8 @@
 //! key is absent, never zero; no content makes a parser fail otherwise. Deliberately absent: finding
 //! and reading the files.
 
+use serde::{Deserialize, Serialize};
+
 use crate::need::floor;
 
 /// Default period of a quota, in microseconds.
@@ -15,8 +17,9 @@ const QUOTA_US_MIN: u64 = 1_000;
 /// More lines than any of these files has; the rest is not read.
 const LINES_MAX: usize = 64;
 
-/// CPU limit of a cgroup: CPU time in every period.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+/// CPU limit of a cgroup: CPU time in every period. The agent stores originals in this form.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Quota {
     /// The time, summed over all processors; `None` for no limit.
     pub quota_us: Option<u64>,

@@ -117,6 +117,14 @@ pub struct Cleared {
     pub too_narrow: Vec<Arc<str>>,
 }
 
+impl Cleared {
+    /// The share of a pod, if it took part.
+    pub fn share(&self, id: &str) -> Option<&Share> {
+        let index = self.shares.binary_search_by(|share| (*share.id).cmp(id));
+        self.shares.get(index.ok()?)
+    }
+}
+
 /// The step of a clearing that divided.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Step {

@@ -396,7 +396,7 @@ pub fn market_originals(bytes: &[u8]) {
         return;
     };
     for (pod, kept) in originals.kept() {
-        let known = Quota::from(kept.original);
+        let known = kept.original;
         let present = Quota {
             quota_us: known.quota_us.map(|us| us ^ 1),
             ..known

@@ -1,11 +1,12 @@
 //! Explanations: one answer that all surfaces print.
 
+use bursar_engine::explain::WaitsFor;
 use bursar_units::{Instant, Label, ObjectName};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::execution::Saga;
-use super::instant;
+use super::{instant, word};
 use crate::problem::{Holder, LimitUse};
 
 /// Explanation of the state of an object.
@@ -20,6 +21,7 @@ pub struct Explanation {
     pub state: String,
     /// Cause of the wait, if it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<word::WaitsFor>)]
     pub waits_for: Option<WaitsFor>,
     /// Reason, as a word for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,22 +64,6 @@ pub struct ObjectRef {
     pub namespace: Option<String>,
     /// Name.
     pub name: String,
-}
-
-/// Cause of a wait. The first that applies gives the headline.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum WaitsFor {
-    /// A mistake in the request, to be corrected by its author.
-    Mistake,
-    /// A time, or another object.
-    After,
-    /// A limit, to be raised by its owner.
-    Budget,
-    /// Resources, to be freed by the end of others.
-    Room,
-    /// Its turn, after the requests ahead.
-    Turn,
 }
 
 /// Numbers behind a headline.

@@ -50,6 +50,8 @@ schemas! {
     StopCause = execution::Cause;
     /// State of a step.
     StepState = explain::StepState;
+    /// Cause of a wait. The first that applies gives the headline.
+    WaitsFor = explain::WaitsFor;
     /// Role of a caller.
     Role = token::Role;
     /// Kind of change of an object.

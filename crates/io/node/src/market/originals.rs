@@ -44,19 +44,9 @@ pub struct Kept {
     /// Its inode.
     pub identity: u64,
     /// The original quota.
-    pub original: Limit,
+    pub original: Quota,
     /// The value that we wrote last, and the one that we intended to write.
-    pub ours: Vec<Limit>,
-}
-
-/// A stored quota.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Limit {
-    /// Absent for no limit.
-    pub quota_us: Option<u64>,
-    /// The period.
-    pub period_us: u64,
+    pub ours: Vec<Quota>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -136,8 +126,7 @@ impl Originals {
 
     /// The originals in millicores; `None` for no limit.
     pub fn milli(&self) -> BTreeMap<String, Option<u64>> {
-        let milli =
-            |(pod, kept): (&String, &Kept)| (pod.clone(), Quota::from(kept.original).milli_ceil());
+        let milli = |(pod, kept): (&String, &Kept)| (pod.clone(), kept.original.milli_ceil());
         self.kept.iter().map(milli).collect()
     }
 
@@ -147,7 +136,7 @@ impl Originals {
         let kept = self.kept.get(pod);
         let is_it = |kept: &&Kept| kept.group == group && kept.identity == identity;
         match kept.filter(is_it) {
-            Some(kept) if kept.is_ours(present) => kept.original.into(),
+            Some(kept) if kept.is_ours(present) => kept.original,
             _ => present,
         }
     }
@@ -169,8 +158,8 @@ impl Originals {
         let kept = Kept {
             group: group.to_owned(),
             identity,
-            original: original.into(),
-            ours: vec![present.into(), next.into()],
+            original,
+            ours: vec![present, next],
         };
         self.kept.insert(pod.to_owned(), kept);
     }
@@ -178,7 +167,7 @@ impl Originals {
     /// Makes the value of another writer the original, if the pod has one.
     pub fn replace(&mut self, pod: &str, original: Quota) {
         if let Some(kept) = self.kept.get_mut(pod) {
-            kept.original = original.into();
+            kept.original = original;
             kept.ours.clear();
         }
     }
@@ -292,7 +281,7 @@ fn give_back(
     let Some(present) = read(&files)? else {
         return Ok(None);
     };
-    let original = kept.original.into();
+    let original = kept.original;
     if present == original || !kept.is_ours(present) {
         return Ok(None);
     }
@@ -319,23 +308,5 @@ impl Kept {
         let known = || self.ours.iter().chain([&self.original]);
         known().any(|known| known.quota_us == present.quota_us)
             && known().any(|known| known.period_us == present.period_us)
-    }
-}
-
-impl From<Quota> for Limit {
-    fn from(quota: Quota) -> Self {
-        Self {
-            quota_us: quota.quota_us,
-            period_us: quota.period_us,
-        }
-    }
-}
-
-impl From<Limit> for Quota {
-    fn from(limit: Limit) -> Self {
-        Self {
-            quota_us: limit.quota_us,
-            period_us: limit.period_us,
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 mod execution;
 
-use bursar_client::api::{self, Explanation, ObjectRef, RestsOn, WaitsFor, When, Who, Why};
+use bursar_client::api::{self, Explanation, ObjectRef, RestsOn, When, Who, Why};
 use bursar_client::problem::{Holder, LimitUse};
 use bursar_engine::State;
 use bursar_engine::booking::execution::Order;
@@ -197,7 +197,7 @@ pub(crate) fn explanation(
         headline: explained.headline,
         state: explained.stage.word().to_owned(),
         note: explained.note,
-        waits_for: explained.waits_for.map(waits_for),
+        waits_for: explained.waits_for,
         reason: explained
             .reason
             .map(|reason| reason_word(reason).to_owned()),
@@ -245,14 +245,6 @@ pub(crate) fn holders(held: &HeldBy) -> Vec<Holder> {
         slots: held.others_slots,
     });
     named.chain(others).collect()
-}
-
-const fn waits_for(cause: explain::WaitsFor) -> WaitsFor {
-    match cause {
-        explain::WaitsFor::Budget => WaitsFor::Budget,
-        explain::WaitsFor::Room => WaitsFor::Room,
-        explain::WaitsFor::Turn => WaitsFor::Turn,
-    }
 }
 
 fn rests_on(executions: usize) -> String {

@@ -84,9 +84,7 @@ impl Worker {
         let Some(clearing) = self.node.last() else {
             return;
         };
-        let shares = &clearing.cleared.shares;
-        let share = shares.binary_search_by(|share| (*share.id).cmp(id));
-        let share = share.ok().and_then(|place| shares.get(place));
+        let share = clearing.cleared.share(id);
         let resize = Resize {
             at_ms: wall_ms(),
             node: self.options.node.clone(),

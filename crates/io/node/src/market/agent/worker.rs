@@ -370,10 +370,8 @@ impl Worker {
         let Some(clearing) = self.node.last() else {
             return;
         };
-        let shares = &clearing.cleared.shares;
         let pod = |standing: bursar_market::node::Standing| {
-            let share = shares.binary_search_by(|share| (*share.id).cmp(standing.id.as_str()));
-            let share = share.ok().and_then(|place| shares.get(place));
+            let share = clearing.cleared.share(standing.id.as_str());
             let member = self.members.get(&standing.id)?;
             Some(PointPod {
                 pod: Arc::clone(&member.name),
