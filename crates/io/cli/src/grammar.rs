@@ -15,18 +15,16 @@ use bursar_units::Millis;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use booking::{
-    BookingNoun, BookingVerb, Bound, CancelArguments, ExecArguments, LimitNoun, LimitSet,
-    LimitVerb, LogsArguments, ReleaseArguments, ReserveArguments,
+    BookingVerb, Bound, CancelArguments, ExecArguments, LimitSet, LimitVerb, LogsArguments,
+    ReleaseArguments, ReserveArguments,
 };
 pub(crate) use flags::ListFlags;
-pub(crate) use market::{
-    AgentArguments, MarketVerb, NodeNoun, NodeVerb, RestoreArguments, TopArguments,
-};
+pub(crate) use market::{AgentArguments, MarketVerb, NodeVerb, RestoreArguments, TopArguments};
 pub(crate) use plain::{
-    ApplyArguments, ContextNoun, ContextVerb, DeleteArguments, ExplainArguments, Question,
-    ScenarioArguments, UpArguments,
+    ApplyArguments, ContextVerb, DeleteArguments, ExplainArguments, Question, ScenarioArguments,
+    UpArguments,
 };
-pub(crate) use spine::{AuditVerb, CheckArguments, ExportFormat, LedgerVerb, TokenNoun, TokenVerb};
+pub(crate) use spine::{AuditVerb, CheckArguments, ExportFormat, LedgerVerb, TokenVerb};
 
 /// Layout of the short and the long help: the example comes first.
 pub(crate) const HELP: &str = "\
@@ -132,6 +130,20 @@ pub(crate) enum Format {
     Name,
 }
 
+/// A noun: without a verb it lists.
+#[derive(Args, Debug)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    help_template = HELP
+)]
+pub(crate) struct Noun<V: Subcommand> {
+    #[command(flatten)]
+    pub(crate) list: ListFlags,
+    #[command(subcommand)]
+    pub(crate) verb: Option<V>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the whole system on this machine
@@ -146,13 +158,23 @@ pub(crate) enum Command {
     Delete(DeleteArguments),
     /// Held and queued slots
     #[command(alias = "bookings")]
-    Booking(BookingNoun),
+    #[command(
+        before_help = "example:  bursar booking reserve python --id job-1 --wait 5m",
+        before_long_help = "\
+examples:
+  bursar bookings --where class=python,state=queued
+  bursar booking reserve python --id job-1 --wait 5m
+  bursar booking release job-1 --fence 12"
+    )]
+    Booking(Noun<BookingVerb>),
     /// Bounds on slots, CPU, memory and GPUs; changes apply at once
     #[command(alias = "limits")]
-    Limit(LimitNoun),
+    #[command(before_help = "example:  bursar limit set python --slots 120 --dry-run")]
+    Limit(Noun<LimitVerb>),
     /// Machines, their capacity, and how their CPU is shared
     #[command(alias = "nodes")]
-    Node(NodeNoun),
+    #[command(before_help = "example:  bursar node list")]
+    Node(Noun<NodeVerb>),
     /// Live view of CPU need and CPU share per pod
     Top(TopArguments),
     /// The CPU of one node, divided by need and price
@@ -183,10 +205,14 @@ pub(crate) enum Command {
     Audit(AuditVerb),
     /// API tokens: who may do what
     #[command(alias = "tokens")]
-    Token(TokenNoun),
+    #[command(
+        before_help = "example:  bursar token create ci --role use --tenant acme --expires 30d"
+    )]
+    Token(Noun<TokenVerb>),
     /// Servers that commands go to
     #[command(alias = "contexts")]
-    Context(ContextNoun),
+    #[command(before_help = "example:  bursar context use lab")]
+    Context(Noun<ContextVerb>),
     /// Check that Bursar is set up correctly
     #[command(
         before_help = "example:  bursar doctor",

@@ -23,7 +23,7 @@ use serde::Serialize;
 use super::{DRY_RUN, watch};
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::{
-    BookingNoun, BookingVerb, CancelArguments, ListFlags, ReleaseArguments, ReserveArguments,
+    BookingVerb, CancelArguments, ListFlags, Noun, ReleaseArguments, ReserveArguments,
 };
 use crate::layout::{Look, Meaning, REPORT_WORD, details, escaped_line};
 use crate::list::Filter;
@@ -34,7 +34,7 @@ use columns::{lasting, outcome_words, state_word};
 /// Longest wait of one request for a change of a queued booking.
 const POLL: Duration = Duration::from_secs(20);
 
-pub(super) async fn run(session: &mut Session, noun: BookingNoun) -> Result<(), Stop> {
+pub(super) async fn run(session: &mut Session, noun: Noun<BookingVerb>) -> Result<(), Stop> {
     match noun.verb.unwrap_or(BookingVerb::List(noun.list)) {
         BookingVerb::Reserve(arguments) => reserve(session, &arguments).await,
         BookingVerb::Renew {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::config::{self, Config, DEMO};
 use crate::failure::{Failure, Stop};
-use crate::grammar::{ContextNoun, ContextVerb, ListFlags};
+use crate::grammar::{ContextVerb, ListFlags, Noun};
 use crate::layout::{Column, Shown};
 use crate::list::{self, Filter, Listed};
 use crate::session::Session;
@@ -21,7 +21,7 @@ struct Row {
     current: bool,
 }
 
-pub(super) fn run(session: &mut Session, noun: ContextNoun) -> Result<(), Stop> {
+pub(super) fn run(session: &mut Session, noun: Noun<ContextVerb>) -> Result<(), Stop> {
     match noun.verb.unwrap_or(ContextVerb::List(noun.list)) {
         ContextVerb::List(flags) => list(session, &flags),
         ContextVerb::Use { name } => make_current(session, &name),

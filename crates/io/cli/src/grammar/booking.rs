@@ -11,25 +11,6 @@ use super::flags::{ListFlags, cpu, memory, words};
 
 pub(crate) use exec::ExecArguments;
 
-#[derive(Args, Debug)]
-#[command(
-    before_help = "example:  bursar booking reserve python --id job-1 --wait 5m",
-    before_long_help = "\
-examples:
-  bursar bookings --where class=python,state=queued
-  bursar booking reserve python --id job-1 --wait 5m
-  bursar booking release job-1 --fence 12",
-    args_conflicts_with_subcommands = true,
-    disable_help_subcommand = true,
-    help_template = HELP
-)]
-pub(crate) struct BookingNoun {
-    #[command(flatten)]
-    pub(crate) list: ListFlags,
-    #[command(subcommand)]
-    pub(crate) verb: Option<BookingVerb>,
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum BookingVerb {
     /// Request slots: granted, queued or refused; prints the fence
@@ -192,20 +173,6 @@ pub(crate) struct LogsArguments {
     /// Only this stream: stdout or stderr
     #[arg(long, value_parser = words(LogStream::ALL, LogStream::word), hide_possible_values = true)]
     pub(crate) stream: Option<LogStream>,
-}
-
-#[derive(Args, Debug)]
-#[command(
-    before_help = "example:  bursar limit set python --slots 120 --dry-run",
-    args_conflicts_with_subcommands = true,
-    disable_help_subcommand = true,
-    help_template = HELP
-)]
-pub(crate) struct LimitNoun {
-    #[command(flatten)]
-    pub(crate) list: ListFlags,
-    #[command(subcommand)]
-    pub(crate) verb: Option<LimitVerb>,
 }
 
 #[derive(Debug, Subcommand)]

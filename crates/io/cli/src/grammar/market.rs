@@ -60,20 +60,6 @@ pub(crate) struct TopArguments {
     pub(crate) once: bool,
 }
 
-#[derive(Args, Debug)]
-#[command(
-    before_help = "example:  bursar node list",
-    args_conflicts_with_subcommands = true,
-    disable_help_subcommand = true,
-    help_template = HELP
-)]
-pub(crate) struct NodeNoun {
-    #[command(flatten)]
-    pub(crate) list: ListFlags,
-    #[command(subcommand)]
-    pub(crate) verb: Option<NodeVerb>,
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeVerb {
     /// All machines, their capacity, and how their CPU is shared

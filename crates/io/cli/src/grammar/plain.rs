@@ -150,20 +150,6 @@ pub(crate) struct ScenarioArguments {
     pub(crate) update: bool,
 }
 
-#[derive(Args, Debug)]
-#[command(
-    before_help = "example:  bursar context use lab",
-    args_conflicts_with_subcommands = true,
-    disable_help_subcommand = true,
-    help_template = HELP
-)]
-pub(crate) struct ContextNoun {
-    #[command(flatten)]
-    pub(crate) list: ListFlags,
-    #[command(subcommand)]
-    pub(crate) verb: Option<ContextVerb>,
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum ContextVerb {
     /// All contexts of the client's configuration file

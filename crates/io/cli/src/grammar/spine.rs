@@ -176,20 +176,6 @@ pub(crate) enum AuditVerb {
     },
 }
 
-#[derive(Args, Debug)]
-#[command(
-    before_help = "example:  bursar token create ci --role use --tenant acme --expires 30d",
-    args_conflicts_with_subcommands = true,
-    disable_help_subcommand = true,
-    help_template = HELP
-)]
-pub(crate) struct TokenNoun {
-    #[command(flatten)]
-    pub(crate) list: ListFlags,
-    #[command(subcommand)]
-    pub(crate) verb: Option<TokenVerb>,
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenVerb {
     /// Create a token; its secret is printed only once

@@ -13,7 +13,7 @@ use bursar_units::{Dimension, Label, Millis, ObjectName};
 use super::columns::{amount, size_and_use};
 use crate::command::{DRY_RUN, watch};
 use crate::failure::Stop;
-use crate::grammar::{Bound, LimitNoun, LimitSet, LimitVerb, ListFlags};
+use crate::grammar::{Bound, LimitSet, LimitVerb, ListFlags, Noun};
 use crate::layout::{Look, Meaning, REPORT_WORD, details};
 use crate::list::Filter;
 use crate::session::Session;
@@ -22,7 +22,10 @@ use crate::time::distance;
 /// Attempts of a change that conflicts with changes of others.
 const TRIES: usize = 3;
 
-pub(in crate::command) async fn run(session: &mut Session, noun: LimitNoun) -> Result<(), Stop> {
+pub(in crate::command) async fn run(
+    session: &mut Session,
+    noun: Noun<LimitVerb>,
+) -> Result<(), Stop> {
     match noun.verb.unwrap_or(LimitVerb::List(noun.list)) {
         LimitVerb::List(flags) => list(session, &flags).await,
         LimitVerb::Show { name } => show(session, &name).await,

@@ -21,7 +21,7 @@ use crate::command::market::scene::scene;
 use crate::command::up::machine::Machine;
 use crate::command::{DRY_RUN, watch};
 use crate::failure::{Failure, Stop, exit};
-use crate::grammar::{ListFlags, NodeNoun, NodeVerb, RestoreArguments};
+use crate::grammar::{ListFlags, NodeVerb, Noun, RestoreArguments};
 use crate::layout::{Column, Look, Meaning, REPORT_WORD, Shown, details};
 use crate::list::{Filter, Listed};
 use crate::session::Session;
@@ -30,7 +30,10 @@ const OBSERVES: &str = "observes, changes nothing";
 /// Directory of our own process, from which the cgroup hierarchies are found.
 const PROCESS: &str = "/proc/self";
 
-pub(in crate::command) async fn run(session: &mut Session, noun: NodeNoun) -> Result<(), Stop> {
+pub(in crate::command) async fn run(
+    session: &mut Session,
+    noun: Noun<NodeVerb>,
+) -> Result<(), Stop> {
     match noun.verb.unwrap_or(NodeVerb::List(noun.list)) {
         NodeVerb::List(flags) => list(session, &flags).await,
         NodeVerb::Show { name } => show(session, &name).await,

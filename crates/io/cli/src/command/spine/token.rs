@@ -8,12 +8,15 @@ use serde_json::json;
 
 use crate::command::watch;
 use crate::failure::Stop;
-use crate::grammar::{Format, TokenNoun, TokenVerb};
+use crate::grammar::{Format, Noun, TokenVerb};
 use crate::layout::{Column, REPORT_WORD, Shown, details};
 use crate::list::{Filter, Listed};
 use crate::session::Session;
 
-pub(in crate::command) async fn run(session: &mut Session, noun: TokenNoun) -> Result<(), Stop> {
+pub(in crate::command) async fn run(
+    session: &mut Session,
+    noun: Noun<TokenVerb>,
+) -> Result<(), Stop> {
     match noun.verb.unwrap_or(TokenVerb::List(noun.list)) {
         TokenVerb::Create {
             name,
