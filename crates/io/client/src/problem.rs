@@ -165,7 +165,7 @@ impl Problem {
         }
     }
 
-    /// Problem `invalid` with all mistakes; its detail has the first [`NAMED_MAX`].
+    /// Problem `invalid` with all mistakes; its detail has the first few of them.
     pub fn invalid(errors: Vec<FieldError>) -> Self {
         let mut named: Vec<String> = errors
             .iter()

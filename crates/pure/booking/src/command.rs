@@ -77,11 +77,11 @@ pub enum Command {
         /// Reason.
         reason: String,
     },
-    /// Put a remark on record, in place of the one before it.
+    /// Records a note, in place of the one before it.
     Note {
-        /// Which booking.
+        /// Booking.
         id: BookingId,
-        /// The remark, at most [`NOTE_LENGTH_MAX`](crate::NOTE_LENGTH_MAX) characters.
+        /// Text, at most [`NOTE_LENGTH_MAX`](crate::NOTE_LENGTH_MAX) characters.
         text: String,
     },
 }

@@ -17,7 +17,10 @@ use crate::limit::{
 use crate::request::{End, Fence, Outcome, Request, Submission};
 use crate::room::Lane;
 use crate::shown::Shown;
-use crate::{Bookings, Event, Granted, Limit, STEPS_PER_RECORD_MAX, Standing, TTL_MAX, TTL_MIN};
+use crate::{
+    Bookings, Event, Granted, Limit, NOTE_LENGTH_MAX, STEPS_PER_RECORD_MAX, Standing, TTL_MAX,
+    TTL_MIN,
+};
 
 /// Events of one record, as they are decided.
 pub type Events = Decided<Event>;
@@ -34,7 +37,7 @@ pub enum Reply {
     /// The execution is being stopped.
     Stopping(Box<Shown>),
     /// The report of the executor is recorded.
-    Noted,
+    Recorded,
     /// The grant is renewed; the renewal is recorded when the old deadline passes (S7).
     Renewed {
         /// New deadline.
@@ -45,7 +48,7 @@ pub enum Reply {
     /// The booking had ended before; its recorded end.
     AlreadyEnded(Box<Shown>),
     /// The remark is on record.
-    Remarked(Box<Shown>),
+    Noted(Box<Shown>),
 }
 
 /// Reason of a refusal.
@@ -100,6 +103,9 @@ pub enum Refusal {
     /// The number of slots is 0, or above 2³² − 1.
     #[error("slots is out of bounds")]
     Slots,
+    /// A note is empty, or longer than [`NOTE_LENGTH_MAX`].
+    #[error("the length of the note is out of bounds")]
+    NoteLength,
     /// The id was used for another request.
     #[error("the id is in use for another request")]
     IdReused {
@@ -353,6 +359,9 @@ fn note(
     text: &str,
     events: &mut Events,
 ) -> Result<Reply, Refusal> {
+    if !(1..=NOTE_LENGTH_MAX).contains(&text.chars().count()) {
+        return Err(Refusal::NoteLength);
+    }
     if bookings.standing(id).is_none() {
         return Err(Refusal::NotFound);
     }
@@ -366,7 +375,7 @@ fn note(
         of,
     };
     emit(bookings, at, event, events);
-    show(bookings, &id, Reply::Remarked)
+    show(bookings, &id, Reply::Noted)
 }
 
 /// Ttl of a renewal: at most the booking's own. A renewal is evidence that a later tick uses; it

@@ -124,13 +124,13 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<Box<Brief>>,
     },
-    /// A remark was made on a booking; it takes the place of the one before it.
+    /// A booking got a note, in place of the one before it.
     Noted {
-        /// Which.
+        /// Booking.
         id: BookingId,
-        /// The remark.
+        /// Text.
         text: String,
-        /// The booking.
+        /// Description of the booking.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<Box<Brief>>,
     },

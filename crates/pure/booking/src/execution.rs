@@ -328,7 +328,7 @@ pub(crate) fn started(
     let id = id.clone();
     let of = None;
     emit(bookings, at, Event::Started { id, isolation, of }, events);
-    Ok(Reply::Noted)
+    Ok(Reply::Recorded)
 }
 
 /// Adopts a running execution that the ledger does not know, or knows as queued or starting: a
@@ -374,7 +374,7 @@ pub(crate) fn adopt(
         isolation: adoption.isolation,
     });
     finish(bookings, at, event, events);
-    Ok(Reply::Noted)
+    Ok(Reply::Recorded)
 }
 
 /// Ends an execution whose process is gone, and grants its slot.
@@ -425,7 +425,7 @@ pub(crate) fn stop_failed(
             let id = id.clone();
             let of = None;
             emit(bookings, at, Event::StopFailed { id, attempt, of }, events);
-            Ok(Reply::Noted)
+            Ok(Reply::Recorded)
         }
         _ => show(bookings, id, Reply::Repeated),
     }

@@ -25,7 +25,7 @@ impl Plane for Bookings {
 
     fn lane(command: &Command) -> Lane {
         match command {
-            Command::Reserve(_) | Command::Submit(_) => Lane::Work,
+            Command::Reserve(_) | Command::Submit(_) | Command::Note { .. } => Lane::Work,
             Command::Release { .. }
             | Command::Renew { .. }
             | Command::Started { .. }
@@ -33,8 +33,7 @@ impl Plane for Bookings {
             | Command::Exited { .. }
             | Command::StopFailed { .. }
             | Command::Cancel { .. }
-            | Command::Force { .. }
-            | Command::Note { .. } => Lane::Control,
+            | Command::Force { .. } => Lane::Control,
         }
     }
 

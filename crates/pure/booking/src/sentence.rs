@@ -45,6 +45,9 @@ pub struct BookingData {
     /// Exit code of the work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
+    /// Text of a note.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// Data of an event of a limit.
@@ -133,7 +136,13 @@ pub(crate) fn notice(at: Instant, event: &Event, record: &[&Event]) -> Notice<Da
         }
         Event::Noted { id, text, of } => {
             let summary = format!("{id} has a note: {text}");
-            of_booking(Some("booking.noted"), id, of.as_deref(), summary)
+            Notice {
+                data: Data::Booking(BookingData {
+                    note: Some(text.clone()),
+                    ..data(of.as_deref())
+                }),
+                ..of_booking(Some("booking.noted"), id, of.as_deref(), summary)
+            }
         }
         Event::LimitSet(limit) => limit_set(limit, record),
         Event::LimitDropped { name } => of_limit(name, None, "removed", record),
@@ -222,6 +231,7 @@ fn ended(
         (End::Forced, ..) if was_queued => {
             format!("taken out of the queue by an operator{after}{reason}")
         }
+        (End::Forced, None, _) => format!("ended by an operator{reason}"),
         (End::Forced, ..) => format!("taken back by an operator{after}{reason}"),
         (End::Expired, _, Some((_, ttl))) => format!("expired{after}: not renewed within {ttl}"),
         (End::Expired, ..) => format!("expired{after}: not renewed in time"),

@@ -5,6 +5,7 @@ use bursar_plane::{Notice as PlaneNotice, Plane};
 use bursar_units::Instant;
 
 use crate::market::{self, Markets};
+use crate::spine::Spine;
 use crate::{Event, dated, spine};
 
 /// An event as people and programs read it.
@@ -23,18 +24,19 @@ pub enum Data {
 
 /// The notices of a record: one for each event. They depend on the record alone.
 pub fn notices(time: Instant, events: &[Event]) -> Vec<Notice> {
-    let of_bookings: Vec<&bursar_booking::Event> = events
-        .iter()
-        .filter_map(|event| match event {
-            Event::Booking(event) => Some(event),
-            _ => None,
-        })
-        .collect();
+    let (mut bookings, mut markets, mut spine) = (Vec::new(), Vec::new(), Vec::new());
+    for event in events {
+        match event {
+            Event::Booking(event) => bookings.push(event),
+            Event::Market(event) => markets.push(event),
+            Event::Spine(event) => spine.push(event),
+        }
+    }
     dated(time, events)
         .map(|(at, event)| match event {
-            Event::Booking(event) => Bookings::notice(at, event, &of_bookings).map(Data::Booking),
-            Event::Market(event) => Markets::notice(at, event, &[]).map(Data::Market),
-            Event::Spine(event) => spine::Spine::notice(at, event, &[]).map(Data::Spine),
+            Event::Booking(event) => Bookings::notice(at, event, &bookings).map(Data::Booking),
+            Event::Market(event) => Markets::notice(at, event, &markets).map(Data::Market),
+            Event::Spine(event) => Spine::notice(at, event, &spine).map(Data::Spine),
         })
         .collect()
 }

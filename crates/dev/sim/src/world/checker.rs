@@ -124,6 +124,13 @@ impl Checker {
         self.shadow.bookings.live_ids(None).cloned().collect()
     }
 
+    /// The newest ids that are remembered, ended ones included.
+    pub(super) fn known(&self) -> Vec<BookingId> {
+        let ended = self.shadow.bookings.ended().take(8);
+        let ended = ended.map(|ended| ended.id().clone());
+        self.live().into_iter().chain(ended).collect()
+    }
+
     /// Whether an id holds its slots under that fence.
     pub(super) fn holds(&self, id: &BookingId, fence: Fence) -> bool {
         let standing = self.shadow.bookings.standing(id);
@@ -652,7 +659,7 @@ impl Checker {
                 || format!("`{id}` was answered as ended"),
             ),
             Answer::Booking(
-                Reply::Queued | Reply::Repeated(_) | Reply::Stopping(_) | Reply::Noted,
+                Reply::Queued | Reply::Repeated(_) | Reply::Stopping(_) | Reply::Recorded,
             ) => demand(
                 self.shadow.bookings.standing(id).is_some(),
                 "every request that was answered is on record",

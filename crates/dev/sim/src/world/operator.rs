@@ -42,13 +42,13 @@ impl World<'_> {
                 Some(BookingCommand::Force { id, reason }.into())
             }
             2 => Some(change([self.draw_change()?, self.draw_change()?])),
+            3 | 4 => Some(self.set_default(None)),
             5 => {
-                let live = self.checker.live();
-                let id = self.rng.pick(&live)?.clone();
+                let known = self.checker.known();
+                let id = self.rng.pick(&known)?.clone();
                 let text = format!("remark {}", self.rng.below(3));
                 Some(BookingCommand::Note { id, text }.into())
             }
-            3 | 4 => Some(self.set_default(None)),
             _ => Some(change([self.draw_change()?])),
         }
     }

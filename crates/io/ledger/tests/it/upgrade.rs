@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bursar_engine::booking::{Fence, Standing};
+use bursar_engine::summary::notices;
 use bursar_engine::{LEVEL, codec, snapshot};
 use bursar_ledger::check::{Asked, check};
 use bursar_ledger::clock::Clock;
@@ -19,6 +20,12 @@ use crate::opening::Quiet;
 /// Written by the program before there were levels: 17 records with a held, a queued and an ended
 /// booking, an execution that ended, a limit, two tokens and a node.
 const BEFORE_LEVELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/upgrade/0.1.0");
+/// Written by the last program of level 1: 18 records with two held bookings, a queued, an ended and
+/// a forced one, a limit, two tokens and a node.
+const LEVEL_1: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../../tests/upgrade/0.2.0-level-1"
+);
 
 #[test]
 fn a_directory_of_the_version_before_opens_and_goes_on_with_all_it_held() {
@@ -50,18 +57,52 @@ fn a_directory_of_the_version_before_opens_and_goes_on_with_all_it_held() {
     data.stop();
 }
 
+/// Method: as before, and the sentences of its records say nothing else than the program before did.
+#[test]
+fn a_directory_of_level_1_opens_and_goes_on_with_level_2() {
+    let directory = copy_of(LEVEL_1);
+    let data = open(directory.path());
+    assert_eq!(data.records, 18);
+    let state = data.ledger.view().read().clone();
+    assert_eq!((state.spine.level, state.spine.generation), (LEVEL, 0));
+    let standing = |id: &str| state.bookings.standing(&BookingId::new(id).unwrap());
+    assert!(matches!(standing("held"), Some(Standing::Granted(held)) if held.fence == Fence(2)));
+    assert!(matches!(standing("queued"), Some(Standing::Queued { .. })));
+    assert!(matches!(standing("ended"), Some(Standing::Ended(_))));
+    data.stop();
+    let reader = SqliteReader::open(&directory.path().join("ledger.db")).unwrap();
+    let mut sentences = Vec::new();
+    for kept in reader.records(0, 18).unwrap() {
+        let (time, events) =
+            codec::decode_events(kept.seq, &kept.bytes.unwrap(), |_| None).unwrap();
+        sentences.extend(notices(time, &events).into_iter().map(|one| one.summary));
+    }
+    let of = |id: &str| {
+        let about = sentences.iter().filter(|text| text.starts_with(id));
+        about.last().unwrap().as_str()
+    };
+    assert_eq!(of("ended "), "ended released");
+    assert_eq!(of("forced "), "forced ended by an operator: test");
+    check_again(directory.path(), 18);
+}
+
 #[test]
 fn only_the_records_of_this_level_are_decided_again() {
     let directory = copy_of(BEFORE_LEVELS);
     open(directory.path()).stop();
-    let reader = SqliteReader::open(&directory.path().join("ledger.db")).unwrap();
-    let keys = Signer::load(&directory.path().join("ledger.key"))
+    check_again(directory.path(), 17);
+}
+
+/// Decides the records of a directory again that follow the `old` ones.
+fn check_again(data: &Path, old: u64) {
+    let reader = SqliteReader::open(&data.join("ledger.db")).unwrap();
+    let keys = Signer::load(&data.join("ledger.key"))
         .unwrap()
         .unwrap()
         .verifiers();
     let asked = Asked {
         keys: &keys,
-        data: Some(directory.path()),
+        data: Some(data),
         redecide: true,
         ..Asked::default()
     };
@@ -72,12 +113,13 @@ fn only_the_records_of_this_level_are_decided_again() {
         .iter()
         .find(|check| check.name == "decisions")
         .unwrap();
-    // 17 records and the level itself are of before; the term's own follow.
-    let after = reader.head().unwrap() - 18;
+    // The level itself is folded, too; the term's own records follow.
+    let folded = old + 1;
+    let after = reader.head().unwrap() - folded;
     assert_eq!(
         decisions.detail,
         format!(
-            "{after} command{} decided again, byte for byte, 18 up to the record `level` folded only",
+            "{after} command{} decided again, byte for byte, {folded} up to the record `level` folded only",
             if after == 1 { "" } else { "s" }
         )
     );
@@ -120,13 +162,13 @@ fn copy_of(fixture: &str) -> tempfile::TempDir {
     directory
 }
 
-/// A clock that stands at the hour of the fixture's last record: a day later its wait is over, and
-/// its end is forgotten.
-struct ThatHour;
+/// A clock that stands at the time of the last record: a day later the wait of the fixture is over,
+/// and its end is forgotten.
+struct LastRecord(Instant);
 
-impl Clock for ThatHour {
+impl Clock for LastRecord {
     fn wall(&self) -> Instant {
-        Instant::from_ms(1_794_841_500_000)
+        self.0
     }
 
     fn monotonic(&self) -> Millis {
@@ -135,6 +177,13 @@ impl Clock for ThatHour {
 }
 
 fn open(path: &Path) -> bursar_ledger::data::Data {
-    let clock: Arc<dyn Clock> = Arc::new(ThatHour);
+    let reader = SqliteReader::open(&path.join("ledger.db")).unwrap();
+    let last = reader
+        .records(reader.head().unwrap() - 1, 1)
+        .unwrap()
+        .remove(0);
+    let (time, _) = codec::decode_events(last.seq, &last.bytes.unwrap(), |_| None).unwrap();
+    drop(reader);
+    let clock: Arc<dyn Clock> = Arc::new(LastRecord(time));
     bursar_ledger::data::open(path, clock, Arc::new(Quiet), |_, _| ()).unwrap()
 }

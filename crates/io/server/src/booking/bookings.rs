@@ -374,8 +374,8 @@ fn answer(
         | Reply::Stopping(shown)
         | Reply::Ended(shown)
         | Reply::AlreadyEnded(shown)
-        | Reply::Remarked(shown) => Some(answers::shown(id, shown, caller)),
-        Reply::Noted => None,
+        | Reply::Noted(shown) => Some(answers::shown(id, shown, caller)),
+        Reply::Recorded => None,
     };
     let body = body.ok_or_else(|| Problem::new(Code::Internal, "a reply shows no booking"))?;
     Ok(Answer {
@@ -396,7 +396,7 @@ fn applied(command: &BookingCommand, reply: &Reply) -> Option<bool> {
         BookingCommand::Submit(_) => Some(!matches!(reply, Reply::Repeated(_))),
         _ => Some(matches!(
             reply,
-            Reply::Ended(_) | Reply::Stopping(_) | Reply::Remarked(_)
+            Reply::Ended(_) | Reply::Stopping(_) | Reply::Noted(_)
         )),
     }
 }

@@ -61,7 +61,10 @@ pub(crate) const fn code(refusal: &Because) -> Code {
         | Because::QueueFull { .. }
         | Because::TenantQueueFull { .. } => Code::OverLimit,
         Because::NeverFits { .. } => Code::NeverFits,
-        Because::TimeOutOfBounds { .. } | Because::RetryOfUnknown | Because::Slots => Code::Invalid,
+        Because::TimeOutOfBounds { .. }
+        | Because::RetryOfUnknown
+        | Because::Slots
+        | Because::NoteLength => Code::Invalid,
         Because::IdReused { .. } => Code::IdReused,
         Because::IdTooOld { .. } => Code::IdTooOld,
         Because::NotFound | Because::NoSuchObject { .. } => Code::NotFound,
@@ -80,6 +83,7 @@ const fn field_of(refusal: &Because) -> Option<&'static str> {
     match refusal {
         Because::TimeOutOfBounds { field, .. } => Some(field),
         Because::Slots => Some("slots"),
+        Because::NoteLength => Some("text"),
         Because::RetryOfUnknown => Some("retryOf"),
         _ => None,
     }

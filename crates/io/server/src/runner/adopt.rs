@@ -43,7 +43,7 @@ pub(super) async fn adopt(
     isolation: Isolation,
 ) -> Option<()> {
     let answer = outbox.send(command(id, note, isolation)?).await?;
-    if answer == Ok(Answer::Booking(Reply::Noted)) {
+    if answer == Ok(Answer::Booking(Reply::Recorded)) {
         tracing::warn!(%id, "{}", log::EXECUTION_ADOPTED);
     } else {
         tracing::warn!(%id, "{}", log::EXECUTION_UNKNOWN_LEFT_ALONE);

@@ -25,7 +25,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::nearest::nearest;
-use super::sight::sees_event;
+use super::sight::{event_tenant, sees_event};
 use super::{STREAMS_MAX, Service, unreadable};
 use crate::caller::{Caller, Owner};
 use crate::{market, spine};
@@ -118,9 +118,8 @@ impl StreamFilter {
         self.kinds.is_empty() || self.kinds.iter().any(is_kind)
     }
 
-    fn wants(&self, name: &str, notice: &Notice) -> bool {
-        let is_tenant = self.tenant.is_none() || self.tenant == notice.tenant;
-        self.names(name) && is_tenant
+    fn wants(&self, name: &str, tenant: impl FnOnce() -> Option<Label>) -> bool {
+        self.names(name) && (self.tenant.is_none() || self.tenant == tenant())
     }
 
     /// Changed CPU limits belong to no tenant, so a filter by tenant excludes them.
@@ -275,8 +274,10 @@ impl Stream {
         for (index, (notice, (at, event))) in (0..).zip(noticed) {
             let Some(name) = notice.stream else { continue };
             let is_new = self.known <= index;
-            let is_seen = || sees_event(&state, &self.caller, at, event);
-            if is_new && self.filter.wants(name, &notice) && is_seen() {
+            let known = || event_tenant(&state, at, event);
+            let tenant = || notice.tenant.clone().or_else(known);
+            let is_wanted = is_new && self.filter.wants(name, tenant);
+            if is_wanted && sees_event(&state, &self.caller, at, event) {
                 self.ready.push_back(item(seq, index, at, name, notice));
             }
         }

@@ -60,9 +60,14 @@ pub(crate) fn sees_counter(
 /// Checks whether a caller sees an event. Events of a booking belong to its tenant, all others to
 /// the server.
 pub(crate) fn sees_event(state: &State, caller: &Caller, at: Instant, event: &Event) -> bool {
-    let id = booking_of(event);
-    let tenant = id.and_then(|id| tenant_at(state, at, id));
+    let tenant = event_tenant(state, at, event);
     caller.sees(tenant.as_ref().map_or(Owner::Server, Owner::Tenant))
+}
+
+/// The tenant of the booking of an event, as far as the state knows it. A record before level 2 does
+/// not say it.
+pub(crate) fn event_tenant(state: &State, at: Instant, event: &Event) -> Option<Label> {
+    tenant_at(state, at, booking_of(event)?)
 }
 
 /// Checks whether a caller may read a record as it is stored, with its fences. An operator may. A

@@ -199,7 +199,10 @@ fn one_that_is_found_running_after_a_restore_is_charged_above_limits_and_ends_li
     let mut desk = Desk::with_limits(&[("all", slots_limit("", "", 2))]);
     desk.hold(0, "held", &request("python", "b"));
     let found = with_order(sized(request("python", "a"), 3), order());
-    assert_eq!(desk.adopt(1_000, "run", &found, Some(77)), Ok(Reply::Noted));
+    assert_eq!(
+        desk.adopt(1_000, "run", &found, Some(77)),
+        Ok(Reply::Recorded)
+    );
     assert_eq!(stands(&desk.bookings, "run"), "running until 3601s");
     assert_eq!(desk.fence_of("run"), Some(77));
     let progress = desk.bookings.executions().next().unwrap().2;
@@ -268,7 +271,7 @@ fn after_ten_stops_that_failed_it_is_stuck_and_keeps_its_slot_until_its_process_
     let mut desk = in_stage("running");
     desk.cancel(2_000, "run").unwrap();
     for attempt in 1..=9 {
-        assert_eq!(desk.stop_failed(3_000, "run", attempt), Ok(Reply::Noted));
+        assert_eq!(desk.stop_failed(3_000, "run", attempt), Ok(Reply::Recorded));
         assert_eq!(standing_word(&desk), "stopping", "{attempt}");
         assert_eq!(
             desk.stop_failed(3_000, "run", attempt),
@@ -276,7 +279,7 @@ fn after_ten_stops_that_failed_it_is_stuck_and_keeps_its_slot_until_its_process_
             "an attempt that was counted counts once"
         );
     }
-    assert_eq!(desk.stop_failed(4_000, "run", 10), Ok(Reply::Noted));
+    assert_eq!(desk.stop_failed(4_000, "run", 10), Ok(Reply::Recorded));
     assert_eq!((standing_word(&desk), slot(&desk)), ("stuck", "its own"));
     assert_eq!(
         desk.bookings.wanted(&id("run")),
@@ -350,7 +353,7 @@ fn every_way_of_an_execution_to_end_frees_its_slot_and_says_how_it_went() {
         (
             |desk| {
                 desk.tick(60_000);
-                assert_eq!(desk.started(60_001, "run"), Ok(Reply::Noted));
+                assert_eq!(desk.started(60_001, "run"), Ok(Reply::Recorded));
                 assert_eq!(standing_word(desk), "stopping", "that it ran is only noted");
                 drop(desk.exited(61_000, "run", &Exit::Code(0)));
             },
@@ -469,7 +472,7 @@ fn a_delete_that_overtakes_the_start_leaves_nothing() {
         "nothing is to be started any more"
     );
     // The report of the start comes late: it is recorded, and the stop goes on.
-    assert_eq!(desk.started(2, "run"), Ok(Reply::Noted));
+    assert_eq!(desk.started(2, "run"), Ok(Reply::Recorded));
     assert_eq!((standing_word(&desk), slot(&desk)), ("stopping", "its own"));
     assert_eq!(desk.exited(3, "run", &Exit::Signal(9)), Ok(Reply::Ended));
     assert_eq!(slot(&desk), "next has it");

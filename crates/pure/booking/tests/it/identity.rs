@@ -1,7 +1,7 @@
 //! Ids: repeated, reused, remembered and too old (L6, S5).
 
 use bursar_booking::execution::{Adoption, Isolation};
-use bursar_booking::{Bookings, Event, Fence, Priority, Refusal, Request};
+use bursar_booking::{Bookings, Event, Fence, NOTE_LENGTH_MAX, Priority, Refusal, Request};
 use bursar_units::{BookingId, Millis};
 
 use crate::make::{Desk, LEVEL, Reply, at, id, label, order, request, slots_limit, uuid_id};
@@ -259,9 +259,12 @@ fn a_note_is_on_record_and_takes_the_place_of_the_one_before() {
     desk.hold(2, "held", &request("python", "a"));
     desk.reserve(3, "queued", &request("python", "a")).unwrap();
     assert_eq!(desk.note(4, "nobody", "?"), Err(Refusal::NotFound));
+    for text in ["", &"x".repeat(NOTE_LENGTH_MAX + 1)] {
+        assert_eq!(desk.note(4, "held", text), Err(Refusal::NoteLength));
+    }
     for text in ["ended", "held", "queued"] {
-        assert_eq!(desk.note(4, text, "first"), Ok(Reply::Remarked));
-        assert_eq!(desk.note(5, text, "second"), Ok(Reply::Remarked));
+        assert_eq!(desk.note(4, text, "first"), Ok(Reply::Noted));
+        assert_eq!(desk.note(5, text, "second"), Ok(Reply::Noted));
         let recorded = desk.log.len();
         assert_eq!(desk.note(6, text, "second"), Ok(Reply::Repeated));
         assert_eq!(desk.log.len(), recorded, "a repeat leaves no record");

@@ -417,11 +417,11 @@ pub(crate) enum Reply {
     Queued,
     Repeated,
     Stopping,
-    Noted,
+    Recorded,
     Renewed { expires: Instant },
     Ended,
     AlreadyEnded,
-    Remarked,
+    Noted,
 }
 
 impl From<bursar_booking::Reply> for Reply {
@@ -432,11 +432,11 @@ impl From<bursar_booking::Reply> for Reply {
             Whole::Queued => Self::Queued,
             Whole::Repeated(_) => Self::Repeated,
             Whole::Stopping(_) => Self::Stopping,
-            Whole::Noted => Self::Noted,
+            Whole::Recorded => Self::Recorded,
             Whole::Renewed { expires } => Self::Renewed { expires },
             Whole::Ended(_) => Self::Ended,
             Whole::AlreadyEnded(_) => Self::AlreadyEnded,
-            Whole::Remarked(_) => Self::Remarked,
+            Whole::Noted(_) => Self::Noted,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use bursar_booking::decide::Refusal as BookingRefusal;
 use bursar_booking::execution::Order;
-use bursar_booking::{End, LimitUse, REMEMBERED, Request};
+use bursar_booking::{End, LimitUse, NOTE_LENGTH_MAX, REMEMBERED, Request};
 use bursar_units::{Dimension, Label, Millis, ObjectName};
 
 use super::{When, holders, raise};
@@ -147,6 +147,10 @@ fn of_booking(state: &State, command: &Command, refusal: &BookingRefusal) -> Ref
             max_ms,
             limit,
         } => time_out_of_bounds(command, field, (*min_ms, *max_ms), limit.as_ref()),
+        BookingRefusal::NoteLength => plain(
+            "`text` is out of bounds",
+            format!("a note has 1 to {NOTE_LENGTH_MAX} characters"),
+        ),
         BookingRefusal::Slots => plain(
             "`slots` is out of bounds",
             format!(

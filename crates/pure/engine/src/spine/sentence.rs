@@ -33,7 +33,7 @@ pub(super) fn notice(event: &Event) -> Notice<Data> {
             of_ledger("ledger.resumed", summary)
         }
         Event::KeyRotated { .. } => {
-            let summary = "a new key signs checkpoints, a key before it for 30 days more";
+            let summary = "a new key signs checkpoints; an earlier key signs for 30 days more";
             of_ledger("ledger.rekeyed", summary.to_owned())
         }
         Event::Anchored { record, .. } => {
@@ -41,7 +41,7 @@ pub(super) fn notice(event: &Event) -> Notice<Data> {
             of_ledger("ledger.anchored", summary)
         }
         Event::Pruned { below } => {
-            let summary = format!("payloads of {} forgotten", words::count(*below, "record"));
+            let summary = format!("payloads of {} deleted", words::count(*below, "record"));
             of_ledger("ledger.pruned", summary)
         }
         Event::Restored {

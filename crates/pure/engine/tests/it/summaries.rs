@@ -124,6 +124,7 @@ fn events_of_ticks_have_their_sentences() {
             end: Some(End::Expired),
             outcome: None,
             exit_code: None,
+            note: None,
         }))
     );
 }
