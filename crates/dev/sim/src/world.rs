@@ -3,9 +3,9 @@
 //!
 //! A step is one scheduled action. Between two steps the runners of all processes run, as tasks on
 //! a runtime whose paused time is the time of the world: it advances to the next action or to the
-//! next timer of a runner. After each step the `checker` compares everything that can be seen with
-//! what was promised; a [`Violation`] ends the world. After the last step everybody stops, time
-//! runs out, and nothing may be held.
+//! next timer of a runner. After each step the `checker` compares all visible states and answers with
+//! the promises of the ledger; a [`Violation`] ends the world. After the last step all clients stop,
+//! time runs on to the last deadline, and nothing may be held.
 
 mod action;
 mod checker;
@@ -49,7 +49,7 @@ use crate::summary::Tally;
 use crate::trace::Trace;
 use crate::violation::{Violation, broken, demand};
 
-/// Steps that a world may take after everybody stopped.
+/// The most steps after all clients have stopped.
 const WIND_DOWN_STEPS_MAX: u64 = 20_000;
 /// An absence of the ledger that is longer than this counts (L5). A process that only stood still
 /// notices by deadlines that are late by more than this.
@@ -57,7 +57,7 @@ const ABSENCE: Millis = Millis::from_secs(5);
 /// A world without a scheduled action is at rest when no runner submits anything for so long: it is
 /// longer than every pause of a runner and every process that ignores its stops.
 const REST_MS: u64 = 1_800_000;
-/// How often whole states are compared: once in so many publications.
+/// Number of publications between two comparisons of whole states, on average.
 const COMPARE_ONCE_IN: u64 = 16;
 
 /// A world.
@@ -77,9 +77,8 @@ pub struct World<'a> {
     lease_count: u64,
     newest_delivered: u64,
     newest_answered: u64,
-    /// The newest term.
     epoch: u64,
-    /// Until then nobody wants anything new.
+    /// No client sends a new request before this time.
     quiet_until_ms: u64,
     is_stopping: bool,
     /// Time that passes at once before the next step.
@@ -94,14 +93,14 @@ pub struct World<'a> {
 struct Replica {
     machine: Machine,
     process: Option<Process>,
-    /// Counts processes, so that what was planned for a dead one is dropped.
+    /// Number of the process: actions that were planned for an earlier one are dropped.
     incarnation: u64,
-    /// Until then it sleeps or stalls.
+    /// Time until which it sleeps or stalls.
     busy_until_ms: u64,
-    /// The time of the ledger when it went away, and how much of its end it does not notice.
+    /// The time of the ledger when it went away, and the part of the absence that it cannot notice.
     away_from: Option<(Instant, Millis)>,
     build_at_ms: Option<u64>,
-    /// When it starts, where it is not running.
+    /// Time of its next start, if it is not running.
     start_at_ms: Option<u64>,
     snapshot: Option<String>,
     runner: Option<RunnerTask>,
@@ -154,7 +153,7 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Runs it to its end.
+    /// Runs the world to its end.
     pub fn run(&mut self) -> Result<(), Violation> {
         self.begin()?;
         let mut steps = 0;
@@ -226,7 +225,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Lets time pass until then, or until something is submitted; returns whether it is then.
+    /// Lets time pass until `until_ms`, or until a submission; returns whether that time has come.
     fn sleep(&mut self, until_ms: u64) -> bool {
         let skip = Duration::from_millis(std::mem::take(&mut self.skip_ms));
         let ledgers = self.replicas.iter().filter_map(|one| one.process.as_ref());
@@ -309,7 +308,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Everybody stops; time runs out; nothing is held.
+    /// Stops all clients, lets all deadlines pass, and checks that nothing is held.
     fn wind_down(&mut self) -> Result<(), Violation> {
         self.trace.step("everybody stops".to_owned());
         self.is_stopping = true;
@@ -335,7 +334,7 @@ impl<'a> World<'a> {
             if is_told && holding + waiting == 0 && is_empty {
                 break;
             }
-            // Nobody leads: somebody must, for what is held to come back.
+            // Without a leader, no held slot would be freed.
             let is_led = self.replicas.iter().any(|replica| {
                 replica
                     .process

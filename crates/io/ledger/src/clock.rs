@@ -1,4 +1,4 @@
-//! The time of the ledger: it never goes back, and it shows when the process was away (L5).
+//! The time of the ledger. It never goes back, and it shows when the process was away (L5).
 //!
 //! ```text
 //! now  = base + monotonic clock since the term began
@@ -10,7 +10,7 @@ use std::time::{Instant as Monotonic, SystemTime, UNIX_EPOCH};
 
 use bursar_units::{Instant, Millis};
 
-/// The most that the wall clock may drift from ours; more is a jump.
+/// The most that the wall clock may drift from the time of the ledger; more is a jump.
 const JUMP: Millis = Millis::from_secs(5);
 
 /// The two clocks of a machine.
@@ -18,7 +18,7 @@ pub trait Clock: Send + Sync {
     /// Reads the wall clock.
     fn wall(&self) -> Instant;
 
-    /// Time since a fixed point, which nobody can set.
+    /// Time since a fixed point; nobody can set this clock.
     fn monotonic(&self) -> Millis;
 }
 
@@ -35,7 +35,7 @@ pub struct Moment {
     pub now: Instant,
     /// The wall clock.
     pub wall: Instant,
-    /// Whether the wall clock has jumped since the last look.
+    /// Whether the wall clock has jumped since the last reading.
     pub jumped: bool,
 }
 
@@ -43,9 +43,9 @@ pub struct Moment {
 #[derive(Debug)]
 pub struct TermClock {
     base: Instant,
-    /// The monotonic clock at `base`.
+    /// Reading of the monotonic clock at `base`.
     since: Millis,
-    /// How far the wall clock was ahead of ours (or behind) at the start or the last jump.
+    /// Wall clock minus `now`, at the start or the last jump.
     offset_ms: i128,
 }
 
@@ -115,28 +115,18 @@ impl TermClock {
         self.base.after(Millis::from_ms(elapsed))
     }
 
-    /// Reads both clocks.
+    /// Reads both clocks. After a jump of the wall clock forward the time of the ledger jumps too;
+    /// after a jump back it continues.
     pub fn look(&mut self, clock: &dyn Clock) -> Moment {
-        let jumped = self.jump(clock).is_some();
-        Moment {
-            now: self.now(clock),
-            wall: clock.wall(),
-            jumped,
+        let (wall, mut now) = (clock.wall(), self.now(clock));
+        let drift_ms = ahead_ms(wall, now) - self.offset_ms;
+        let jumped = drift_ms.unsigned_abs() > u128::from(JUMP.ms());
+        if jumped {
+            now = now.max(wall);
+            (self.base, self.since) = (now, clock.monotonic());
+            self.offset_ms = ahead_ms(wall, now);
         }
-    }
-
-    /// The wall clock, if it has jumped since the start or the last jump. After a jump forward the
-    /// time of the ledger jumps too; after a jump back it goes on from where it was.
-    pub fn jump(&mut self, clock: &dyn Clock) -> Option<Instant> {
-        let (wall, now) = (clock.wall(), self.now(clock));
-        let offset_ms = ahead_ms(wall, now);
-        if (offset_ms - self.offset_ms).unsigned_abs() <= u128::from(JUMP.ms()) {
-            return None;
-        }
-        self.since = clock.monotonic();
-        self.base = now.max(wall);
-        self.offset_ms = ahead_ms(wall, self.base);
-        Some(wall)
+        Moment { now, wall, jumped }
     }
 }
 

@@ -6,29 +6,24 @@ use bursar_journal::tile::{Builder, FullTile};
 use crate::store::{Append, Appended, Error, Store, Term};
 use crate::writer::Batch;
 
-/// Signs the root over the first `size` records. A note that is kept elsewhere too is durable
-/// there before this returns: nobody sees a checkpoint that could be lost again (L11).
+/// Signs the root over the first `size` records. A copy of the note elsewhere is durable before
+/// this returns: nobody sees a checkpoint that could be lost again (L11).
 pub type Sign = Box<dyn FnMut(u64, Hash) -> Result<String, Error> + Send>;
 
-/// What became of a batch.
-#[derive(Debug)]
-pub enum Commit {
-    /// It is durable.
+/// Result of an append.
+pub(crate) enum Commit {
     Done,
     /// Another term leads; nothing was written.
     Refused,
-    /// It may or may not be there.
+    /// The batch may or may not be durable.
     Unknown(Error),
-    /// The store's files were taken away: what was written goes with the process.
+    /// The store's files were removed: records in them are lost when the process ends.
     Away,
 }
 
-/// What was found after an unknown outcome.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Reopened {
-    /// The batch is durable.
+/// State of a batch after an unknown outcome.
+pub(crate) enum Reopened {
     Committed,
-    /// Nothing of it is there.
     Absent,
     /// Another term has written in its place: this one is over.
     Replaced,
@@ -44,9 +39,8 @@ pub struct Committer {
 }
 
 impl Committer {
-    /// A committer that goes on from `builder`, whose size is the term's head; records below
-    /// `signed` stand under a checkpoint.
-    pub fn new(
+    /// `builder` has the size of the term's head; records below `signed` are under a checkpoint.
+    pub(crate) fn new(
         store: Box<dyn Store>,
         term: Term,
         builder: Builder,
@@ -64,18 +58,16 @@ impl Committer {
 
     /// Appends the batch's records durably. After `Unknown` nothing may be committed before
     /// [`Self::reopen`] succeeds.
-    pub fn commit(&mut self, batch: &mut Batch) -> Commit {
+    pub(crate) fn commit(&mut self, batch: &mut Batch) -> Commit {
         if batch.records.is_empty() {
             return Commit::Done;
         }
         let mut builder = self.builder.clone();
         let tiles = push_all(&mut builder, batch);
-        let append = Append {
-            records: std::mem::take(&mut batch.records),
-            tiles,
-        };
+        let records = std::mem::take(&mut batch.records);
+        let append = Append { records, tiles };
         match self.store.append(self.term, &append) {
-            // Also after an error: opening the store again would destroy what is left of it.
+            // Also after an error: opening the store again would destroy the open files.
             Ok(Appended::Done) | Err(_) if self.store.is_away() => Commit::Away,
             Ok(Appended::Done) => {
                 self.builder = builder;
@@ -90,8 +82,8 @@ impl Committer {
         }
     }
 
-    /// After an unknown outcome: looks what is there (L2). Rows are ours iff their bytes are.
-    pub fn reopen(&mut self, batch: &Batch) -> Result<Reopened, Error> {
+    /// Resolves an unknown outcome (L2). Stored records are ours if and only if their bytes are.
+    pub(crate) fn reopen(&mut self, batch: &Batch) -> Result<Reopened, Error> {
         let head = self.store.reopen()?;
         if head == self.term.head {
             return Ok(Reopened::Absent);
@@ -110,10 +102,10 @@ impl Committer {
         Ok(Reopened::Committed)
     }
 
-    /// Signs and keeps a checkpoint, if there are records that stand under none.
+    /// Signs and stores a checkpoint if there are records under none; returns its size.
     pub fn checkpoint(&mut self) -> Result<Option<u64>, Error> {
         let size = self.builder.size();
-        // A note over a store that is away would be taken for one of what stands there now.
+        // A note of a removed store could be taken for one of the store that replaced it.
         if size == self.signed || self.store.is_away() {
             return Ok(None);
         }
@@ -123,17 +115,17 @@ impl Committer {
         Ok(Some(size))
     }
 
-    /// How many records are durable.
+    /// Number of durable records.
     pub fn head(&self) -> u64 {
         self.term.head
     }
 
-    /// The tree over them.
+    /// The tree over the durable records.
     pub fn builder(&self) -> &Builder {
         &self.builder
     }
 
-    /// The store itself, for what is not an append.
+    /// The store, for operations other than appends.
     pub fn store(&mut self) -> &mut dyn Store {
         self.store.as_mut()
     }
@@ -141,11 +133,7 @@ impl Committer {
 
 fn push_all(builder: &mut Builder, batch: &Batch) -> Vec<FullTile> {
     let mut tiles = Vec::new();
-    let records: Vec<&[u8]> = batch
-        .records
-        .iter()
-        .map(|record| record.bytes.as_slice())
-        .collect();
-    builder.extend(leaf_hashes(&records), &mut tiles);
+    let records = batch.records.iter().map(|record| record.bytes.as_slice());
+    builder.extend(leaf_hashes(&records.collect::<Vec<_>>()), &mut tiles);
     tiles
 }

@@ -1,4 +1,4 @@
-//! Files that are whole or absent, whenever the power fails: written beside their place, synced,
+//! Files that are complete or absent after a power failure: written to a temporary name, synced,
 //! renamed, and the directory synced.
 
 use std::fs::{File, OpenOptions};
@@ -8,32 +8,28 @@ use std::path::{Path, PathBuf};
 
 use crate::store::Error;
 
-/// Writes a file of `parts`, one after the other, with these permissions.
+/// Writes `parts`, one after the other, to a file with the permissions `mode`.
 pub(crate) fn write(path: &Path, mode: u32, parts: &[&[u8]]) -> Result<(), Error> {
-    let beside = beside(path, ".new");
-    let written = remove(&beside)
-        .and_then(|()| {
-            OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(mode)
-                .open(&beside)
-        })
+    let unfinished = beside(path, ".new");
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(mode);
+    let written = remove(&unfinished)
+        .and_then(|()| options.open(&unfinished))
         .and_then(|mut file| {
             parts.iter().try_for_each(|part| file.write_all(part))?;
             file.sync_all()
         })
-        .and_then(|()| rename(&beside, path));
+        .and_then(|()| rename(&unfinished, path));
     written.map_err(|source| failed("write", path, source))
 }
 
-/// Moves a synced file into its place, for good.
+/// Renames a synced file durably.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::rename(from, to)?;
     File::open(directory(to))?.sync_all()
 }
 
-/// Removes a file; it is no error that there is none.
+/// Removes a file if it exists.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => Err(source),
@@ -41,28 +37,23 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The path with something at the end of its name.
 pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// The directory of a file.
 pub(crate) fn directory(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    }
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    parent.unwrap_or(Path::new("."))
 }
 
-/// Bytes that can still be written to the disk of a directory, where the system says.
+/// Free bytes on the disk of a directory, if they are known.
 pub(crate) fn free_bytes(directory: &Path) -> Option<u64> {
     let space = rustix::fs::statvfs(directory).ok()?;
     space.f_bavail.checked_mul(space.f_frsize)
 }
 
-/// The error for what the system said of a file.
 pub(crate) fn failed(operation: &'static str, path: &Path, source: io::Error) -> Error {
     let path = path.display().to_string();
     match source.kind() {

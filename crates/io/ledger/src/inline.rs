@@ -3,14 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
 
-use crate::clock::SharedTermClock;
+use crate::clock::{Clock, SharedTermClock};
 use crate::intake::Failure;
-use crate::pipeline::{Job, STORE_RETRY};
+use crate::pipeline::{Job, Ledger, Observe, STORE_RETRY};
 use crate::stage::{EngineStage, Next, StoreStage};
-use crate::view::View;
-use crate::writer::{Batch, Fact, Poison, Writer};
+use crate::term::Begun;
+use crate::writer::{Batch, Poison, Writer};
 
 /// The stages of a term, with the batches between them.
 ///
@@ -19,52 +18,49 @@ use crate::writer::{Batch, Fact, Poison, Writer};
 pub struct Stages {
     engine: EngineStage,
     store: StoreStage,
-    view: Arc<View>,
     time: Arc<SharedTermClock>,
     jobs: Receiver<Job>,
     in_flight: Option<Batch>,
     /// Durable and not yet published, oldest first.
-    durable: VecDeque<Durable>,
+    durable: VecDeque<Batch>,
+    /// Whether the last durable batch is that of [`Next::Recover`].
+    recovers: bool,
 }
 
-enum Durable {
-    Batch(Batch),
-    /// See [`Next::Recover`].
-    Recovered(Vec<Fact>),
-}
-
-impl Stages {
-    pub(crate) fn new(
-        engine: EngineStage,
-        store: StoreStage,
-        view: Arc<View>,
-        time: Arc<SharedTermClock>,
-        jobs: Receiver<Job>,
-    ) -> Self {
-        Self {
+impl Ledger {
+    /// The same ledger without threads, for scenarios and the simulator.
+    pub fn inline(
+        begun: Begun,
+        clock: Arc<dyn Clock>,
+        observe: Arc<dyn Observe>,
+    ) -> (Self, Stages) {
+        let (ledger, engine, store, jobs) = Self::assemble(begun, clock, observe);
+        let stages = Stages {
             engine,
             store,
-            view,
-            time,
+            time: Arc::clone(&ledger.time),
             jobs,
             in_flight: None,
             durable: VecDeque::new(),
-        }
+            recovers: false,
+        };
+        (ledger, stages)
     }
+}
 
+impl Stages {
     /// Steps until it is dropped.
     pub async fn run(mut self) {
         loop {
             self.step();
-            let wait = if self.store.is_unknown() {
+            let wait = if self.is_unknown() {
                 Some(STORE_RETRY)
             } else {
-                let ms = self.engine.wait_ms(self.time.now());
-                ms.map(Duration::from_millis)
+                self.engine.wait(self.time.now())
             };
             tokio::select! {
-                () = self.engine.intake().notified() => {}
-                () = sleep(wait) => {}
+                () = self.engine.intake.notified() => {}
+                () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
             }
         }
     }
@@ -81,12 +77,12 @@ impl Stages {
             self.resolve();
         }
         while self.publish() {}
-        // Virtual time has no second to wait for: every step is signed.
+        // Every step is signed: virtual time may not advance until the next one.
         self.store.housekeep();
         while let Ok(job) = self.jobs.try_recv() {
             match job {
-                Job::Run(run) => run(self.store.committer()),
-                Job::Commit(batch) => batch.fail(&Failure::Unavailable),
+                Job::Run(run) => run(&mut self.store.committer),
+                Job::Commit(mut batch) => batch.fail(&Failure::Unavailable),
                 Job::Flush(done) | Job::Stop(done) => drop(done.send(())),
             }
         }
@@ -94,7 +90,7 @@ impl Stages {
 
     /// The engine's turn: at most `most` commands, and due deadlines.
     pub fn build(&mut self, most: usize) -> Result<(), Box<Poison>> {
-        if self.store.ended().is_some() {
+        if self.is_ended() {
             return Ok(());
         }
         self.engine.build(&self.time.look(), most)
@@ -105,7 +101,7 @@ impl Stages {
         if !self.is_free() {
             return false;
         }
-        self.in_flight = self.engine.close();
+        self.in_flight = self.engine.writer.close();
         self.in_flight.is_some()
     }
 
@@ -119,7 +115,7 @@ impl Stages {
 
     /// Asks the store for an outcome that is unknown, if one is.
     pub fn resolve(&mut self) {
-        if self.store.is_unknown() {
+        if self.is_unknown() {
             let next = self.store.resolve();
             self.take(next);
         }
@@ -127,29 +123,25 @@ impl Stages {
 
     /// The view's turn; returns whether there was anything to publish.
     pub fn publish(&mut self) -> bool {
-        match self.durable.pop_front() {
-            None => return false,
-            Some(Durable::Batch(batch)) => self.view.publish(batch),
-            Some(Durable::Recovered(facts)) => {
-                self.view.catch_up(facts);
-                self.engine.recover();
-            }
+        let Some(batch) = self.durable.pop_front() else {
+            return false;
+        };
+        self.engine.view.publish(batch);
+        if self.recovers && self.durable.is_empty() {
+            self.recovers = false;
+            self.engine.recover();
         }
         true
     }
 
-    /// Signs a checkpoint, and looks at the disk.
+    /// Signs a checkpoint, and checks the free disk space.
     pub fn housekeep(&mut self) {
         self.store.housekeep();
     }
 
     /// Whether the store would take a batch.
     pub fn is_free(&self) -> bool {
-        let recovers = |durable: &Durable| matches!(durable, Durable::Recovered(_));
-        self.in_flight.is_none()
-            && !self.is_unknown()
-            && !self.is_ended()
-            && !self.durable.back().is_some_and(recovers)
+        self.in_flight.is_none() && !self.is_unknown() && !self.is_ended() && !self.recovers
     }
 
     /// Whether the store has a batch and has not committed it.
@@ -164,37 +156,33 @@ impl Stages {
 
     /// Whether the outcome of a batch is unknown.
     pub fn is_unknown(&self) -> bool {
-        self.store.is_unknown()
+        self.store.unknown.is_some()
     }
 
     /// Whether the term is over.
     pub fn is_ended(&self) -> bool {
-        self.store.ended().is_some()
+        self.store.ended.is_some()
     }
 
     /// Number of durable records.
-    pub fn head(&mut self) -> u64 {
-        self.store.committer().head()
+    pub fn head(&self) -> u64 {
+        self.store.committer.head()
     }
 
-    /// The engine itself.
+    /// The writer of the engine's stage.
     pub fn writer(&self) -> &Writer {
-        self.engine.writer()
+        &self.engine.writer
     }
 
     fn take(&mut self, next: Next) {
         match next {
-            Next::Publish(batch) => self.durable.push_back(Durable::Batch(batch)),
+            Next::Publish(batch) => self.durable.push_back(batch),
             Next::Resolve => {}
-            Next::Recover(facts) => self.durable.push_back(Durable::Recovered(facts)),
+            Next::Recover(batch) => {
+                self.durable.push_back(batch);
+                self.recovers = true;
+            }
             Next::End(failure) => self.engine.end(&failure),
         }
-    }
-}
-
-async fn sleep(wait: Option<Duration>) {
-    match wait {
-        Some(wait) => tokio::time::sleep(wait).await,
-        None => std::future::pending().await,
     }
 }

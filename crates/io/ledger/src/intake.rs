@@ -9,10 +9,12 @@ use bursar_units::{Instant, Label};
 use thiserror::Error;
 use tokio::sync::Notify;
 
+use crate::writer::own_principal;
+
 /// The most commands that may wait in one lane.
 pub const LANE_LENGTH_MAX: usize = 16_384;
-/// The most commands of one principal that may wait.
-pub const PER_PRINCIPAL_MAX: usize = 1_024;
+/// The most commands of one principal that may wait in one lane.
+const PER_PRINCIPAL_MAX: usize = 1_024;
 
 /// The decision on one command: everything that an answer needs.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -45,7 +47,7 @@ pub enum Failure {
     /// The store does not answer, or the process stops; nothing was admitted.
     #[error("the store is away")]
     Unavailable,
-    /// The store's files were taken away while they were open; nothing was admitted.
+    /// The store's files were removed while they were open; nothing was admitted.
     #[error("the files of the store are gone")]
     StoreAway,
     /// The commands may or may not be recorded; repeating them is safe.
@@ -70,6 +72,16 @@ pub struct Submission {
 }
 
 impl Submission {
+    /// A submission takes the work lane if any of its commands does.
+    fn lane(&self) -> Lane {
+        let is_control = |command: &Command| command.lane() == Lane::Control;
+        if self.commands.iter().all(is_control) {
+            Lane::Control
+        } else {
+            Lane::Work
+        }
+    }
+
     /// Whether all commands are results of executors, which a batch takes first (L1).
     pub(crate) fn is_result(&self) -> bool {
         !self.commands.is_empty() && self.commands.iter().all(Command::is_result)
@@ -77,23 +89,21 @@ impl Submission {
 
     /// A command of the server itself; nobody gets an answer.
     pub fn own(command: Command) -> Self {
-        #[expect(clippy::expect_used, reason = "a constant that is a label")]
-        let by = Label::new(crate::writer::SELF).expect("the program's own name is a label");
         Self {
-            by,
+            by: own_principal(),
             commands: vec![command],
             reply: Box::new(drop),
         }
     }
 }
 
-/// The lanes.
+/// Submissions that wait for the engine, in two lanes.
 #[derive(Default)]
 pub struct Intake {
     lanes: Mutex<Lanes>,
-    /// Wakes the engine's thread.
+    /// For an engine in a thread.
     woken: Condvar,
-    /// Wakes an engine that runs in a task.
+    /// For an engine in a task.
     notify: Notify,
 }
 
@@ -163,72 +173,61 @@ impl Intake {
         (lanes.control.commands, lanes.work.commands)
     }
 
-    /// The reason why everything is refused, if it is.
-    pub fn refuses(&self) -> Option<Failure> {
+    pub(crate) fn refuses(&self) -> Option<Failure> {
         self.lock().refuse.clone()
     }
 
     /// Refuses everything from now on, waiting submissions too. The end of a term is final: no
     /// other reason replaces it.
-    pub fn refuse(&self, failure: &Failure) {
+    pub(crate) fn refuse(&self, failure: &Failure) {
         let mut lanes = self.lock();
         if lanes.refuse.as_ref() == Some(failure) || lanes.is_final() {
             return;
         }
         lanes.refuse = Some(failure.clone());
-        let turned_away = lanes.take(usize::MAX);
+        let refused = lanes.take(usize::MAX);
         drop(lanes);
-        for submission in turned_away {
+        for submission in refused {
             (submission.reply)(Err(failure.clone()));
         }
         self.nudge();
     }
 
     /// Accepts submissions again, unless the term is over.
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         let mut lanes = self.lock();
         if !lanes.is_final() {
             lanes.refuse = None;
         }
     }
 
-    /// Sets whether only control commands are accepted, because the disk is nearly full.
-    pub fn set_disk_low(&self, low: bool) {
+    /// With little disk space, only control commands are accepted.
+    pub(crate) fn set_disk_low(&self, low: bool) {
         self.lock().disk_low = low;
     }
 
     /// Wakes the engine without a submission.
-    pub fn nudge(&self) {
+    pub(crate) fn nudge(&self) {
         self.lock().nudged = true;
         self.woken.notify_all();
         self.notify.notify_one();
     }
 
-    /// Blocks until the engine is nudged or `timeout` is over; if it `wants_more`, also until
-    /// something waits.
-    pub fn wait(&self, timeout: Duration, wants_more: bool) {
-        let lanes = self.lock();
-        let idle = |lanes: &mut Lanes| !lanes.nudged && (!wants_more || lanes.is_empty());
-        let waited = self.woken.wait_timeout_while(lanes, timeout, idle);
-        let (mut lanes, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        lanes.nudged = false;
-    }
-
-    /// Blocks until `enough` commands wait, the engine is nudged, or `timeout` is over. While the
-    /// store is busy there is no hurry, and an engine that wakes for each command would take CPU
-    /// time from the senders.
-    pub fn gather(&self, enough: usize, timeout: Duration) {
+    /// Blocks until a submission and `enough` commands wait, the engine is nudged, or `timeout` is
+    /// over.
+    pub(crate) fn wait(&self, enough: usize, timeout: Duration) {
         let mut lanes = self.lock();
         lanes.wake_at = enough;
-        let few = |lanes: &mut Lanes| !lanes.nudged && lanes.commands() < enough;
+        let few =
+            |lanes: &mut Lanes| !lanes.nudged && (lanes.is_empty() || lanes.commands() < enough);
         let waited = self.woken.wait_timeout_while(lanes, timeout, few);
         let (mut lanes, _) = waited.unwrap_or_else(PoisonError::into_inner);
         lanes.wake_at = 0;
         lanes.nudged = false;
     }
 
-    /// Resolves when something may wait; for an engine that runs in a task.
-    pub async fn notified(&self) {
+    /// Resolves when submissions may wait; for an engine in a task.
+    pub(crate) async fn notified(&self) {
         self.notify.notified().await;
     }
 
@@ -238,20 +237,15 @@ impl Intake {
 }
 
 impl Lanes {
-    fn admit(&self, submission: &Submission) -> Result<(), Failure> {
+    fn admit(&mut self, submission: &Submission) -> Result<(), Failure> {
         if let Some(failure) = &self.refuse {
             return Err(failure.clone());
         }
-        let lane = lane_of(submission);
-        if self.disk_low && lane == Lane::Work {
+        if self.disk_low && submission.lane() == Lane::Work {
             return Err(Failure::DiskLow);
         }
         let count = submission.commands.len();
-        let queue = if lane == Lane::Control {
-            &self.control
-        } else {
-            &self.work
-        };
+        let queue = self.lane_mut(submission);
         if queue.commands + count > LANE_LENGTH_MAX {
             return Err(Failure::Busy);
         }
@@ -264,7 +258,7 @@ impl Lanes {
     }
 
     fn lane_mut(&mut self, submission: &Submission) -> &mut Queue {
-        match lane_of(submission) {
+        match submission.lane() {
             Lane::Control => &mut self.control,
             Lane::Work => &mut self.work,
         }
@@ -317,18 +311,5 @@ impl Queue {
             }
         }
         Some(submission)
-    }
-}
-
-/// A submission takes the work lane if any of its commands does.
-fn lane_of(submission: &Submission) -> Lane {
-    if submission
-        .commands
-        .iter()
-        .all(|command| command.lane() == Lane::Control)
-    {
-        Lane::Control
-    } else {
-        Lane::Work
     }
 }

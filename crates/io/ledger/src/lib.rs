@@ -1,11 +1,11 @@
-//! The durable side of the spine: stores, the writer with group commit, and the committed view.
+//! Durable ledger: stores, the writer with group commit, and the committed view.
 //!
 //! ```text
 //! intake ─► writer (tick, decide, apply, encode) ─► committer (hash, append) ─► view (publish)
 //! ```
-//! Each of the three is a plain object that is stepped, and [`stage`] holds the rules of a failed
+//! Each of the three is a plain object that is stepped, and `stage` holds the rules of a failed
 //! commit. [`pipeline`] runs them on three threads; [`inline`] steps them in one place, for
-//! scenarios and simulations on virtual time. Only the engine decides what happens.
+//! scenarios and simulations on virtual time. Only the engine decides commands.
 
 pub mod check;
 pub mod clock;
@@ -22,7 +22,7 @@ pub mod maintain;
 pub mod pipeline;
 pub mod recover;
 pub mod snapshots;
-pub mod stage;
+mod stage;
 pub mod store;
 pub mod term;
 pub mod view;

@@ -1,12 +1,12 @@
-//! The handle that everyone holds, and the three threads behind it (L1).
+//! The handle of the ledger, and the three threads behind it (L1).
 //!
 //! ```text
 //! engine thread ──Commit──► store thread ──Publish──► view thread
 //!       ▲  one batch in flight  │                         │ answers, stream
 //!       └───── free, recover ───┘◄──────── flushed ───────┘
 //! ```
-//! A batch closes when the store is free and something is in it: no linger timer. The threads carry
-//! the data of [`crate::stage`] from one owner to the next, and decide nothing.
+//! A batch closes when the store is free and the batch is not empty: no linger timer. The threads
+//! carry the data of `stage` from one owner to the next, and decide nothing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -21,30 +21,28 @@ use tokio::sync::oneshot;
 
 use crate::clock::{Clock, SharedTermClock};
 use crate::committer::Committer;
-use crate::inline::Stages;
 use crate::intake::{Failure, Intake, Outcome, Submission};
 use crate::log;
 use crate::stage::{EngineStage, Next, StoreStage};
 use crate::term::Begun;
 use crate::view::View;
-use crate::writer::{Batch, Evidence, Fact, Poison};
+use crate::writer::{Batch, Poison};
 
-/// Pause between two checkpoints, and between two looks at the disk (L11, L4).
+/// Pause between two checkpoints, and between two checks of the disk (L11, L4).
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 /// The longest sleep of the engine, so that it notices when the clock jumps.
 const NAP_MAX: Duration = Duration::from_secs(1);
-/// While the store is busy, the engine waits for this many commands …
+/// While the store is busy, the engine waits for this many commands: if it woke for each one, it
+/// would take CPU time from the senders.
 const GATHERED: usize = 64;
-/// … or for this long: a renewal is answered without the store.
+/// The longest wait for [`GATHERED`]: a renewal is answered without the store.
 const GATHERING: Duration = Duration::from_millis(1);
 /// Pause before a store that does not answer is asked again.
 pub(crate) const STORE_RETRY: Duration = Duration::from_millis(200);
 
-type StoreJob = Box<dyn FnOnce(&mut Committer) + Send>;
-
 pub(crate) enum Job {
     Commit(Batch),
-    Run(StoreJob),
+    Run(Box<dyn FnOnce(&mut Committer) + Send>),
     /// Answered when everything before it is published.
     Flush(SyncSender<()>),
     /// As `Flush`, with a last checkpoint; ends the store's thread.
@@ -53,14 +51,13 @@ pub(crate) enum Job {
 
 enum Publish {
     Batch(Batch),
-    CatchUp(Vec<Fact>),
     Flush(SyncSender<()>),
 }
 
 /// Messages of the store to the engine.
 #[derive(Clone, Default)]
 struct Signal {
-    /// The store takes a batch.
+    /// The store can take a batch.
     free: bool,
     /// See [`EngineStage::recover`].
     recover: bool,
@@ -100,8 +97,7 @@ pub trait Observe: Send + Sync {
 pub struct Ledger {
     intake: Arc<Intake>,
     view: Arc<View>,
-    evidence: Evidence,
-    time: Arc<SharedTermClock>,
+    pub(crate) time: Arc<SharedTermClock>,
     jobs: SyncSender<Job>,
 }
 
@@ -133,7 +129,6 @@ impl Ledger {
             stage: store,
             jobs,
             publish,
-            intake: Arc::clone(&ledger.intake),
             signal: signal.clone(),
             kept_at: Monotonic::now(),
         };
@@ -151,23 +146,11 @@ impl Ledger {
         Ok((ledger, running))
     }
 
-    /// The same ledger without threads, for scenarios and the simulator.
-    pub fn inline(
-        begun: Begun,
-        clock: Arc<dyn Clock>,
-        observe: Arc<dyn Observe>,
-    ) -> (Self, Stages) {
-        let (ledger, engine, store, jobs) = Self::assemble(begun, clock, observe);
-        let (view, time) = (Arc::clone(&ledger.view), Arc::clone(&ledger.time));
-        let stages = Stages::new(engine, store, view, time, jobs);
-        (ledger, stages)
-    }
-
     /// Submits commands of one caller, decided in order; resolves when their batch is durable.
     pub async fn submit(&self, by: Label, commands: Vec<Command>) -> Result<Vec<Outcome>, Failure> {
         let (answer, answered) = oneshot::channel();
         let reply = Box::new(move |result| {
-            // A caller that went away needs no answer.
+            // The caller may be gone.
             let _gone = answer.send(result);
         });
         self.intake.push(Submission {
@@ -208,13 +191,11 @@ impl Ledger {
         self.intake.waiting()
     }
 
-    /// Until when an object has shown life beyond what is recorded (S7).
+    /// Time until which an object is known to be alive, if that is later than recorded (S7).
     pub fn alive_until(&self, object: &Reference) -> Option<Instant> {
-        self.evidence
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(object)
-            .copied()
+        let evidence = self.view.evidence.lock();
+        let evidence = evidence.unwrap_or_else(PoisonError::into_inner);
+        evidence.get(object).copied()
     }
 
     /// Runs a job on the store's thread, between two batches.
@@ -239,29 +220,22 @@ impl Ledger {
         sent
     }
 
-    fn assemble(
+    pub(crate) fn assemble(
         begun: Begun,
         clock: Arc<dyn Clock>,
         observe: Arc<dyn Observe>,
     ) -> (Self, EngineStage, StoreStage, Receiver<Job>) {
-        let Begun {
-            writer,
-            committer,
-            time,
-            ..
-        } = begun;
         let (jobs, receive) = sync_channel(64);
-        let evidence = writer.evidence();
-        let view = View::new(writer.working().clone(), Arc::clone(&evidence));
+        let writer = begun.writer;
+        let view = View::new(writer.working().clone(), writer.evidence());
         let ledger = Self {
             intake: Arc::default(),
             view: Arc::new(view),
-            evidence,
-            time: Arc::new(SharedTermClock::new(clock, time)),
+            time: Arc::new(SharedTermClock::new(clock, begun.time)),
             jobs,
         };
         let (intake, view) = (Arc::clone(&ledger.intake), Arc::clone(&ledger.view));
-        let store = StoreStage::new(committer, Arc::clone(&intake), Arc::clone(&observe));
+        let store = StoreStage::new(begun.committer, Arc::clone(&intake), Arc::clone(&observe));
         let engine = EngineStage::new(writer, intake, view, observe);
         (ledger, engine, store, receive)
     }
@@ -273,13 +247,12 @@ impl Running {
         self.signal.lock().stop = true;
         self.intake.nudge();
         for thread in self.threads {
-            // A panic in `apply` has already ended the process; nothing is left to do here.
+            // A panic has already ended the process, see `spawn`.
             let _ended = thread.join();
         }
     }
 }
 
-/// The signal between the threads.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Signal>>);
 
@@ -289,8 +262,8 @@ impl Shared {
     }
 }
 
-/// Starts a thread that the ledger cannot do without: if it panics, the process ends, and the next
-/// start goes on from the durable records.
+/// Starts a thread that the ledger needs: if it panics, the process ends, and the next start
+/// continues from the durable records.
 fn spawn(
     name: &'static str,
     run: impl FnOnce() + Send + 'static,
@@ -315,77 +288,61 @@ struct EngineThread {
 impl EngineThread {
     fn run(mut self) {
         loop {
-            let Signal {
-                free,
-                recover,
-                ended,
-                stop,
-            } = self.read_signal();
-            if recover {
+            let mut shared = self.signal.lock();
+            let signal = shared.clone();
+            shared.recover = false;
+            drop(shared);
+            if signal.recover {
                 self.stage.recover();
             }
-            if let Some(failure) = &ended {
+            if let Some(failure) = &signal.ended {
                 self.stage.end(failure);
             }
-            if stop {
+            let is_open = signal.ended.is_none() && !signal.stop;
+            if signal.stop {
                 self.stage.stop();
-            } else if ended.is_none() && self.stage.build(&self.time.look(), usize::MAX).is_err() {
-                self.flush(Job::Flush);
+            } else if is_open && self.stage.build(&self.time.look(), usize::MAX).is_err() {
+                flush(&self.jobs, Job::Flush);
                 self.stage.start_over();
             }
-            if free && self.send() {
+            if signal.free && self.send() {
                 continue;
             }
-            let batch = self.stage.writer().batch();
-            if stop && batch.is_empty() {
-                self.flush(Job::Stop);
+            let batch = self.stage.writer.batch();
+            if signal.stop && batch.is_empty() {
+                flush(&self.jobs, Job::Stop);
                 return;
             }
-            let wants_more = ended.is_none() && !stop && !batch.is_full();
-            if !free && wants_more {
-                self.stage.intake().gather(GATHERED, GATHERING);
-                continue;
-            }
-            let nap = if ended.is_some() { NAP_MAX } else { self.nap() };
-            self.stage.intake().wait(nap, wants_more);
+            let wants_more = is_open && !batch.is_full();
+            let (enough, nap) = match (wants_more, signal.free) {
+                (true, true) => (0, self.nap()),
+                (true, false) => (GATHERED, GATHERING),
+                (false, _) if signal.ended.is_some() => (usize::MAX, NAP_MAX),
+                (false, _) => (usize::MAX, self.nap()),
+            };
+            self.stage.intake.wait(enough, nap);
         }
-    }
-
-    fn read_signal(&self) -> Signal {
-        let mut signal = self.signal.lock();
-        let read = signal.clone();
-        signal.recover = false;
-        read
     }
 
     /// Hands the open batch to the store, which must be free.
     fn send(&mut self) -> bool {
-        let Some(batch) = self.stage.close() else {
+        let Some(batch) = self.stage.writer.close() else {
             return false;
         };
         self.signal.lock().free = false;
         if let Err(unsent) = self.jobs.send(Job::Commit(batch))
-            && let Job::Commit(batch) = unsent.0
+            && let Job::Commit(mut batch) = unsent.0
         {
             batch.fail(&Failure::Unavailable);
         }
         true
     }
 
-    /// Waits until everything that was sent is published, or has failed.
-    fn flush(&self, job: impl FnOnce(SyncSender<()>) -> Job) {
-        let (done, wait) = sync_channel(1);
-        if self.jobs.send(job(done)).is_ok() {
-            // An error means that the store's thread has ended, and with it all that was sent.
-            let _ended = wait.recv();
-        }
-    }
-
     /// Time until the next deadline; while a batch waits for the store, the store wakes us.
     fn nap(&self) -> Duration {
-        let is_idle = self.stage.writer().batch().is_empty();
-        let wait_ms = self.stage.wait_ms(self.time.now()).filter(|_| is_idle);
-        wait_ms.map_or(NAP_MAX, |ms| Duration::from_millis(ms).min(NAP_MAX))
+        let is_idle = self.stage.writer.batch().is_empty();
+        let wait = self.stage.wait(self.time.now()).filter(|_| is_idle);
+        wait.map_or(NAP_MAX, |wait| wait.min(NAP_MAX))
     }
 }
 
@@ -393,7 +350,6 @@ struct StoreThread {
     stage: StoreStage,
     jobs: Receiver<Job>,
     publish: SyncSender<Publish>,
-    intake: Arc<Intake>,
     signal: Shared,
     kept_at: Monotonic,
 }
@@ -404,7 +360,7 @@ impl StoreThread {
             let wait = HOUSEKEEPING.saturating_sub(self.kept_at.elapsed());
             match self.jobs.recv_timeout(wait) {
                 Ok(Job::Commit(batch)) => self.commit(batch),
-                Ok(Job::Run(run)) => run(self.stage.committer()),
+                Ok(Job::Run(run)) => run(&mut self.stage.committer),
                 Ok(Job::Flush(done)) => drop(self.publish.send(Publish::Flush(done))),
                 Ok(Job::Stop(done)) => {
                     self.housekeep();
@@ -430,19 +386,16 @@ impl StoreThread {
                 drop(self.publish.send(Publish::Batch(batch)));
                 self.signal.lock().free = true;
             }
-            Next::Recover(facts) => {
-                let (done, wait) = sync_channel(1);
-                drop(self.publish.send(Publish::CatchUp(facts)));
-                if self.publish.send(Publish::Flush(done)).is_ok() {
-                    let _ended = wait.recv();
-                }
+            Next::Recover(batch) => {
+                drop(self.publish.send(Publish::Batch(batch)));
+                flush(&self.publish, Publish::Flush);
                 let mut signal = self.signal.lock();
                 (signal.free, signal.recover) = (true, true);
             }
             Next::End(failure) => self.signal.lock().ended = Some(failure),
             Next::Resolve => {}
         }
-        self.intake.nudge();
+        self.stage.intake.nudge();
     }
 
     /// Asks the store for the outcome until it answers or the process stops.
@@ -464,10 +417,19 @@ impl StoreThread {
     fn housekeep(&mut self) {
         self.kept_at = Monotonic::now();
         self.stage.housekeep();
-        if let Some(failure) = self.stage.ended() {
-            self.signal.lock().ended = Some(failure.clone());
-            self.intake.nudge();
+        if self.stage.ended.is_some() {
+            self.signal.lock().ended.clone_from(&self.stage.ended);
+            self.stage.intake.nudge();
         }
+    }
+}
+
+/// Waits until everything that was sent before is published, or has failed.
+fn flush<T>(to: &SyncSender<T>, message: impl FnOnce(SyncSender<()>) -> T) {
+    let (done, wait) = sync_channel(1);
+    if to.send(message(done)).is_ok() {
+        // An error means that the receiving thread has ended, with everything that was sent.
+        let _ended = wait.recv();
     }
 }
 
@@ -475,9 +437,8 @@ fn publish_all(view: &View, published: &Receiver<Publish>) {
     while let Ok(message) = published.recv() {
         match message {
             Publish::Batch(batch) => view.publish(batch),
-            Publish::CatchUp(facts) => view.catch_up(facts),
             Publish::Flush(done) => {
-                // An error means that nobody waits any more.
+                // The waiting thread may be gone.
                 let _gone = done.send(());
             }
         }

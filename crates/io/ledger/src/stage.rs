@@ -3,13 +3,13 @@
 //! ```text
 //! EngineStage: build, close ──Batch──► StoreStage: commit, resolve ──Next──► driver: publish
 //! ```
-//! A stage decides: which failure each waiting caller gets, when intake refuses, when it opens
+//! A stage decides which failure each waiting caller gets, when intake refuses, when it opens
 //! again, and when the term is over. It returns the work that is left as data, [`Next`]. A driver
 //! decides nothing: [`crate::pipeline`] sends the data through channels between three threads, and
 //! [`crate::inline`] queues it in one place.
 
 use std::sync::Arc;
-use std::time::Instant as Monotonic;
+use std::time::{Duration, Instant as Monotonic};
 
 use bursar_units::Instant;
 
@@ -19,7 +19,7 @@ use crate::intake::{Failure, Intake};
 use crate::log;
 use crate::pipeline::Observe;
 use crate::view::View;
-use crate::writer::{Batch, Fact, Poison, SELF, Writer};
+use crate::writer::{Batch, Poison, SELF, Writer};
 
 /// Below this many free bytes only control commands are accepted (L4).
 const DISK_LOW_BYTES: u64 = 256 << 20;
@@ -27,46 +27,45 @@ const DISK_LOW_BYTES: u64 = 256 << 20;
 const POISONS_MAX: u32 = 3;
 
 /// The engine's stage: it decides submissions and deadlines on the working state.
-pub struct EngineStage {
-    writer: Writer,
-    intake: Arc<Intake>,
-    view: Arc<View>,
+pub(crate) struct EngineStage {
+    pub(crate) writer: Writer,
+    pub(crate) intake: Arc<Intake>,
+    pub(crate) view: Arc<View>,
     observe: Arc<dyn Observe>,
     /// Panics in a row while the server decided its own commands.
     poisons: u32,
 }
 
 /// The store's stage: it makes batches durable, one at a time.
-pub struct StoreStage {
-    committer: Committer,
-    intake: Arc<Intake>,
+pub(crate) struct StoreStage {
+    pub(crate) committer: Committer,
+    pub(crate) intake: Arc<Intake>,
     observe: Arc<dyn Observe>,
     /// The batch whose outcome is unknown. Its callers have their answer.
-    unknown: Option<Batch>,
-    /// Why the term is over, if it is: nothing is committed any more.
-    ended: Option<Failure>,
+    pub(crate) unknown: Option<Batch>,
+    /// The reason why the term is over, if it is: nothing is committed any more.
+    pub(crate) ended: Option<Failure>,
     /// Whether the records of a store whose files are gone still wait for their rescue.
     needs_rescue: bool,
 }
 
 /// The work that a commit leaves to the driver.
 #[must_use]
-pub enum Next {
+pub(crate) enum Next {
     /// The batch is durable: publish it. The store is free.
     Publish(Batch),
     /// The outcome is unknown: call [`StoreStage::resolve`], and again after a pause while it
     /// returns this.
     Resolve,
-    /// The outcome is known: publish these facts, which nobody was told of and which may be none,
-    /// after all that is durable. Then call [`EngineStage::recover`]. Only then is the store free.
-    Recover(Vec<Fact>),
+    /// The outcome is known: publish this batch, which may be empty, after all that are durable.
+    /// Then call [`EngineStage::recover`]. Only then is the store free.
+    Recover(Batch),
     /// The term is over: call [`EngineStage::end`].
     End(Failure),
 }
 
 impl EngineStage {
-    /// The engine's stage of a term.
-    pub fn new(
+    pub(crate) fn new(
         writer: Writer,
         intake: Arc<Intake>,
         view: Arc<View>,
@@ -84,7 +83,7 @@ impl EngineStage {
     /// Decides waiting submissions, at most `most` commands, and due deadlines. After a poisoned
     /// command the driver waits until all durable batches are published, and calls
     /// [`Self::start_over`].
-    pub fn build(&mut self, moment: &Moment, most: usize) -> Result<(), Box<Poison>> {
+    pub(crate) fn build(&mut self, moment: &Moment, most: usize) -> Result<(), Box<Poison>> {
         let Err(poison) = self.writer.build(moment, &self.intake, most) else {
             self.poisons = 0;
             return Ok(());
@@ -100,48 +99,33 @@ impl EngineStage {
         Err(Box::new(poison))
     }
 
-    /// Closes the open batch; `None` if it is empty.
-    pub fn close(&mut self) -> Option<Batch> {
-        self.writer.close()
-    }
-
     /// Returns to the committed state. Callers of the open batch get an unknown outcome.
-    pub fn start_over(&mut self) {
+    pub(crate) fn start_over(&mut self) {
         self.fail_batch(&Failure::OutcomeUnknown);
     }
 
     /// Returns to the committed state after an unknown outcome became known, and opens intake.
-    pub fn recover(&mut self) {
+    pub(crate) fn recover(&mut self) {
         self.start_over();
         self.intake.open();
     }
 
     /// Fails the open batch, because the term is over.
-    pub fn end(&mut self, failure: &Failure) {
+    pub(crate) fn end(&mut self, failure: &Failure) {
         if !self.writer.batch().is_empty() {
             self.fail_batch(failure);
         }
     }
 
     /// Refuses all further submissions, because the process stops.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.intake.refuse(&Failure::Unavailable);
     }
 
-    /// The engine itself.
-    pub fn writer(&self) -> &Writer {
-        &self.writer
-    }
-
-    /// The intake that submissions wait in.
-    pub fn intake(&self) -> &Intake {
-        &self.intake
-    }
-
-    /// The time until the next deadline in milliseconds, at least one; `None` without a deadline.
-    pub(crate) fn wait_ms(&self, now: Instant) -> Option<u64> {
-        let deadline = self.writer.next_deadline()?;
-        Some(deadline.since(now).ms().max(1))
+    /// The time until the next deadline, at least a millisecond; `None` without a deadline.
+    pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
+        let deadline = self.writer.working().next_deadline()?;
+        Some(Duration::from_millis(deadline.since(now).ms().max(1)))
     }
 
     fn fail_batch(&mut self, failure: &Failure) {
@@ -151,8 +135,11 @@ impl EngineStage {
 }
 
 impl StoreStage {
-    /// The store's stage of a term.
-    pub fn new(committer: Committer, intake: Arc<Intake>, observe: Arc<dyn Observe>) -> Self {
+    pub(crate) fn new(
+        committer: Committer,
+        intake: Arc<Intake>,
+        observe: Arc<dyn Observe>,
+    ) -> Self {
         Self {
             committer,
             intake,
@@ -164,7 +151,7 @@ impl StoreStage {
     }
 
     /// Makes a batch durable.
-    pub fn commit(&mut self, mut batch: Batch) -> Next {
+    pub(crate) fn commit(&mut self, mut batch: Batch) -> Next {
         if let Some(failure) = self.ended.clone() {
             batch.fail(&failure);
             return Next::End(failure);
@@ -185,8 +172,8 @@ impl StoreStage {
             }
             Commit::Unknown(error) => {
                 self.observe.store_failed(&error);
-                batch.fail_pending(&Failure::OutcomeUnknown);
-                // Only now: reopening the store closes the files that this question is about.
+                batch.fail(&Failure::OutcomeUnknown);
+                // Checked before the store is reopened, which closes the removed files.
                 if self.committer.store().is_away() {
                     return self.lose_store();
                 }
@@ -198,13 +185,13 @@ impl StoreStage {
     }
 
     /// Asks the store for the outcome of the batch whose outcome is unknown.
-    pub fn resolve(&mut self) -> Next {
+    pub(crate) fn resolve(&mut self) -> Next {
         let Some(batch) = self.unknown.take() else {
-            return Next::Recover(Vec::new());
+            return Next::Recover(Batch::default());
         };
         match self.committer.reopen(&batch) {
-            Ok(Reopened::Committed) => Next::Recover(batch.facts),
-            Ok(Reopened::Absent) => Next::Recover(Vec::new()),
+            Ok(Reopened::Committed) => Next::Recover(batch),
+            Ok(Reopened::Absent) => Next::Recover(Batch::default()),
             Ok(Reopened::Replaced) => self.step_down(),
             Err(error) => {
                 self.observe.store_failed(&error);
@@ -215,13 +202,13 @@ impl StoreStage {
     }
 
     /// Ends the term without an answer of the store, because the process stops.
-    pub fn give_up(&mut self) -> Next {
+    pub(crate) fn give_up(&mut self) -> Next {
         self.end(Failure::Unavailable)
     }
 
-    /// Signs a checkpoint over new records, looks at the free disk space, and notices when the
-    /// files of the store are gone (L11, L4). A rescue that failed is tried again.
-    pub fn housekeep(&mut self) {
+    /// Signs a checkpoint over new records, checks the free disk space, and notices when the files
+    /// of the store are gone (L11, L4). A rescue that failed is tried again.
+    pub(crate) fn housekeep(&mut self) {
         if self.ended.is_some() {
             if self.needs_rescue {
                 self.rescue();
@@ -244,36 +231,20 @@ impl StoreStage {
             .set_disk_low(free.is_some_and(|free| free < DISK_LOW_BYTES));
     }
 
-    /// The reason why the term is over, if it is.
-    pub fn ended(&self) -> Option<&Failure> {
-        self.ended.as_ref()
-    }
-
-    /// Whether the outcome of a batch is unknown.
-    pub fn is_unknown(&self) -> bool {
-        self.unknown.is_some()
-    }
-
-    /// The owner of the store.
-    pub fn committer(&mut self) -> &mut Committer {
-        &mut self.committer
-    }
-
     fn step_down(&mut self) -> Next {
         self.observe.not_leader();
         self.end(Failure::NotLeader)
     }
 
-    /// The files of the store are gone. The store is not opened again: that would destroy what the
-    /// open files still hold.
+    /// Ends the term because the files of the store are gone. The store is not opened again: that
+    /// would destroy the records in the open files.
     fn lose_store(&mut self) -> Next {
         let next = self.end(Failure::StoreAway);
         self.rescue();
         next
     }
 
-    /// Writes the records that the open files still hold to a file beside them. Only the first
-    /// failure is reported.
+    /// Writes the records in the open files to a new file. Only the first failure is reported.
     fn rescue(&mut self) {
         let rescued = self.committer.store().rescue();
         if rescued.is_ok() || !self.needs_rescue {

@@ -1,4 +1,4 @@
-//! The committed read state, and whoever waits for it (L1, step 8; L3).
+//! The committed state for readers, with its subscribers and watchers (L1, step 8; L3).
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,10 +8,10 @@ use bursar_engine::{Event, Reference, State};
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::log;
-use crate::writer::{Batch, Evidence, Fact, Pending};
+use crate::writer::{Batch, Evidence, Fact};
 
-/// How many published batches a slow subscriber may lag behind before it must read the store. A
-/// batch may have 4,096 records, and whoever lags keeps them in memory.
+/// The most published batches that a subscriber may lag behind; then it must read the store. A
+/// batch may have 4,096 records, and a subscriber that lags keeps them in memory.
 const STREAM_LAG_MAX: usize = 128;
 /// Number of watched objects from which those without a watcher are removed.
 const WATCHED_MIN: usize = 1_024;
@@ -19,25 +19,25 @@ const WATCHED_MIN: usize = 1_024;
 /// Records that were published together.
 pub type Published = Arc<Vec<Fact>>;
 
-/// What is committed, for everyone to read.
+/// The committed state, for all readers.
 pub struct View {
     state: RwLock<State>,
     head: watch::Sender<u64>,
     stream: broadcast::Sender<Published>,
     watchers: Mutex<Watchers>,
-    evidence: Evidence,
+    pub(crate) evidence: Evidence,
 }
 
 #[derive(Default)]
 struct Watchers {
     by_object: BTreeMap<Reference, Vec<oneshot::Sender<()>>>,
-    /// At how many entries those are dropped that nobody watches any more.
+    /// Number of entries from which those without a watcher are removed.
     sweep_at: usize,
 }
 
 impl View {
-    /// A view of a committed state, which forgets the evidence of life of whatever has ended.
-    pub fn new(state: State, evidence: Evidence) -> Self {
+    /// A view of a committed state. It removes the evidence of life of objects that have ended.
+    pub(crate) fn new(state: State, evidence: Evidence) -> Self {
         let head = state.spine.head;
         Self {
             state: RwLock::new(state),
@@ -48,12 +48,12 @@ impl View {
         }
     }
 
-    /// The state. Hold it shortly: publishing waits for it.
+    /// The state. Hold the guard briefly: publishing waits for it.
     pub fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many records it covers, as it grows.
+    /// Number of published records, as it grows.
     pub fn head(&self) -> watch::Receiver<u64> {
         self.head.subscribe()
     }
@@ -65,31 +65,33 @@ impl View {
 
     /// Resolves when something happens to an object after this call.
     pub fn changed(&self, object: Reference) -> oneshot::Receiver<()> {
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         if watchers.by_object.len() >= watchers.sweep_at {
-            watchers
-                .by_object
-                .retain(|_, list| list.iter().any(|other| !other.is_closed()));
+            let is_watched = |list: &[oneshot::Sender<()>]| list.iter().any(|one| !one.is_closed());
+            watchers.by_object.retain(|_, list| is_watched(list));
             watchers.sweep_at = WATCHED_MIN.max(2 * watchers.by_object.len());
         }
-        watchers.by_object.entry(object).or_default().push(tell);
-        told
+        watchers.by_object.entry(object).or_default().push(sender);
+        receiver
     }
 
-    /// Publishes a durable batch: the view applies, all answers leave, subscribers are told.
-    pub fn publish(&self, batch: Batch) {
+    /// Publishes a durable batch: applies its events, answers its callers, notifies subscribers.
+    pub(crate) fn publish(&self, batch: Batch) {
         self.fold(&batch.facts);
-        for Pending { reply, outcomes } in batch.pending {
+        for (reply, outcomes) in batch.pending {
             reply(Ok(outcomes));
         }
-        self.tell(batch.facts);
-    }
-
-    /// Folds records that turned out to be committed although nobody was told (L2).
-    pub fn catch_up(&self, facts: Vec<Fact>) {
-        self.fold(&facts);
-        self.tell(facts);
+        let Some(last) = batch.facts.last() else {
+            return;
+        };
+        self.head.send_replace(last.seq + 1);
+        self.wake_watchers(&batch.facts);
+        self.forget_evidence(&batch.facts);
+        if self.stream.receiver_count() > 0 {
+            // The last receiver may be gone meanwhile.
+            let _nobody = self.stream.send(Arc::new(batch.facts));
+        }
     }
 
     fn fold(&self, facts: &[Fact]) {
@@ -100,22 +102,11 @@ impl View {
         for fact in facts {
             let fold = AssertUnwindSafe(|| state.apply_record(fact.time, &fact.events));
             if catch_unwind(fold).is_err() {
-                // What is committed cannot be taken back, and a state that is half folded must
-                // not be read: end here. The start that follows names the record too (L2).
+                // A commit is final, and a state that is half folded must not be read: end here.
+                // The next start names the record too (L2).
                 tracing::error!(record = fact.seq, "{}", log::RECORD_NOT_FOLDED);
                 std::process::abort();
             }
-        }
-    }
-
-    fn tell(&self, facts: Vec<Fact>) {
-        let Some(last) = facts.last() else { return };
-        self.head.send_replace(last.seq + 1);
-        self.wake_watchers(&facts);
-        self.forget_evidence(&facts);
-        if self.stream.receiver_count() > 0 {
-            // Without a receiver there is nobody to tell.
-            let _nobody = self.stream.send(Arc::new(facts));
         }
     }
 
@@ -126,22 +117,20 @@ impl View {
         }
         for object in events(facts).flat_map(Event::subjects) {
             for watcher in watchers.by_object.remove(&object).unwrap_or_default() {
-                // A watcher that went away needs no word.
+                // The watcher may be gone.
                 let _gone = watcher.send(());
             }
         }
     }
 
-    /// Only what is durably over needs no evidence of life any more.
+    /// Evidence of life is needed until the end of an object is durable.
     fn forget_evidence(&self, facts: &[Fact]) {
         let mut evidence = self.evidence.lock().unwrap_or_else(PoisonError::into_inner);
         if evidence.is_empty() {
             return;
         }
-        for event in events(facts) {
-            if let Some(object) = event.ends() {
-                evidence.remove(&object);
-            }
+        for object in events(facts).filter_map(Event::ends) {
+            evidence.remove(&object);
         }
     }
 }

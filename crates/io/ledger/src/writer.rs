@@ -1,9 +1,7 @@
 //! The engine's side of the pipeline: batch, tick, decide, apply, encode (L1, steps 2–6).
 //!
-//! The writer owns the working state, which runs ahead of what is committed. Nothing it says
-//! leaves the process before the batch that holds it is durable; renewals that are good are the
-//! one exception (S7). It is a plain object that is stepped: threads, the scenario runner and
-//! the simulator drive the same code.
+//! The writer owns the working state, which is ahead of the committed state. Answers leave the
+//! process when their batch is durable; only an accepted renewal is answered at once (S7).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,48 +15,40 @@ use crate::clock::Moment;
 use crate::intake::{Failure, Intake, Outcome, Reply, Submission};
 
 /// The most commands of one batch (L1).
-pub const BATCH_COMMANDS_MAX: usize = 4_096;
+const BATCH_COMMANDS_MAX: usize = 4_096;
 /// The most bytes of one batch (L1).
-pub const BATCH_BYTES_MAX: usize = 4 << 20;
-/// A deadline processed later than this means that we were away, and nobody's fault (L5).
+const BATCH_BYTES_MAX: usize = 4 << 20;
+/// A deadline that is processed later than this shows that the process was away (L5).
 const ABSENCE: Millis = Millis::from_secs(5);
 /// Principal of ticks and of the server's own commands.
 pub const SELF: &str = "bursar";
 
-/// How commands are decided: the engine, or a broken one in tests of panics.
+/// Decision function: the engine's, or one that panics in tests.
 pub type Decide = fn(&mut State, Instant, &Command, &mut Events) -> Result<Answer, Refusal>;
 
-/// Until when objects have shown life beyond what is recorded (S7).
+/// Time until which each object is known to be alive, where that is later than recorded (S7).
 pub type Evidence = Arc<Mutex<BTreeMap<Reference, Instant>>>;
 
 /// A record on its way to the view.
 #[derive(Clone, Debug)]
 pub struct Fact {
-    /// Its number.
+    /// Number of the record.
     pub seq: u64,
-    /// When it was decided.
+    /// Time of the decision.
     pub time: Instant,
-    /// What followed.
+    /// Events of the record.
     pub events: Arc<Events>,
 }
 
-/// Answers that leave when their batch is durable.
-pub struct Pending {
-    /// Whom to tell.
-    pub reply: Reply,
-    /// What.
-    pub outcomes: Vec<Outcome>,
-}
-
-/// What is committed in one go.
+/// Records that are committed together.
 #[derive(Default)]
 pub struct Batch {
     /// Records as they are stored.
     pub records: Vec<Encoded>,
-    /// The same records as the view takes them.
+    /// The same records for the view.
     pub facts: Vec<Fact>,
-    /// Answers to all commands of the batch, refusals too.
-    pub pending: Vec<Pending>,
+    /// Answers to all submissions of the batch, refusals too.
+    pub(crate) pending: Vec<(Reply, Vec<Outcome>)>,
     bytes: usize,
     commands: usize,
 }
@@ -66,61 +56,51 @@ pub struct Batch {
 /// A command whose deciding panicked.
 #[derive(Clone, Debug)]
 pub struct Poison {
-    /// Who asked.
+    /// Principal of the command.
     pub by: Label,
-    /// What.
+    /// The command itself.
     pub command: Box<Command>,
-    /// When.
+    /// Time of the decision.
     pub time: Instant,
-    /// What the panic said.
+    /// Message of the panic.
     pub message: String,
 }
 
-/// The engine at work.
+/// The engine with its working state and the open batch.
 pub struct Writer {
     working: State,
     decide: Decide,
     evidence: Evidence,
-    own: Label,
     batch: Batch,
-    /// The time of the open batch.
+    /// Time of the open batch.
     now: Option<Instant>,
 }
 
 impl Batch {
-    /// Whether there is anything to commit or to tell.
+    /// Whether there is nothing to commit and nobody to answer.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty() && self.pending.is_empty()
     }
 
-    /// Whether it may take more.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.commands >= BATCH_COMMANDS_MAX || self.bytes >= BATCH_BYTES_MAX
     }
 
-    /// Tells everyone in it the same.
-    pub fn fail(mut self, failure: &Failure) {
-        self.fail_pending(failure);
-    }
-
-    /// Tells everyone in it the same, and keeps the records.
-    pub fn fail_pending(&mut self, failure: &Failure) {
-        for pending in self.pending.drain(..) {
-            (pending.reply)(Err(failure.clone()));
+    /// Answers all callers with the failure. The records stay.
+    pub(crate) fn fail(&mut self, failure: &Failure) {
+        for (reply, _) in self.pending.drain(..) {
+            reply(Err(failure.clone()));
         }
     }
 }
 
 impl Writer {
-    /// A writer that goes on from a committed state.
+    /// A writer that continues from a committed state.
     pub fn new(state: State, decide: Decide) -> Self {
-        #[expect(clippy::expect_used, reason = "a constant that is a label")]
-        let own = Label::new(SELF).expect("the program's own name is a label");
         Self {
             working: state,
             decide,
             evidence: Evidence::default(),
-            own,
             batch: Batch::default(),
             now: None,
         }
@@ -131,8 +111,7 @@ impl Writer {
         &self.working
     }
 
-    /// Until when holders have shown life.
-    pub fn evidence(&self) -> Evidence {
+    pub(crate) fn evidence(&self) -> Evidence {
         Arc::clone(&self.evidence)
     }
 
@@ -141,61 +120,45 @@ impl Writer {
         &self.batch
     }
 
-    /// When time itself changes something next.
-    pub fn next_deadline(&self) -> Option<Instant> {
-        self.working.next_deadline()
-    }
-
-    /// Decides what waits and what time itself asks for, as far as the open batch has room and
-    /// for at most `most` commands (L1, steps 2–6). After a poisoned command the writer must be
-    /// reset.
+    /// Decides waiting submissions, at most `most` commands, and due deadlines, as far as the open
+    /// batch has room (L1, steps 2–6). After a poisoned command the writer must be reset.
+    ///
+    /// The order at one instant: deadlines before it, results of executors, deadlines at it, the
+    /// other commands (L1). A batch that is built in several calls keeps this order within each.
     pub fn build(&mut self, moment: &Moment, intake: &Intake, most: usize) -> Result<(), Poison> {
-        if intake.is_empty() && !self.is_due(moment.now) && !moment.jumped {
+        let deadline = self.working.next_deadline();
+        let is_due = deadline.is_some_and(|deadline| deadline <= moment.now);
+        if intake.is_empty() && !is_due && !moment.jumped {
             return Ok(());
         }
         self.open(moment)?;
         let now = self.now.unwrap_or(moment.now);
-        let room = self.room().min(most);
-        let taken = if room == 0 {
+        let taken = if self.batch.is_full() || most == 0 {
             Vec::new()
         } else {
-            intake.take(room)
+            intake.take(most.min(BATCH_COMMANDS_MAX - self.batch.commands))
         };
         let (mut results, mut others): (VecDeque<_>, VecDeque<_>) =
             taken.into_iter().partition(Submission::is_result);
-        let built = self.build_at(now, &mut results, &mut others);
-        let left = results.into_iter().chain(others);
-        // Also after a poisoned command: nothing of those behind it was begun.
-        intake.put_back(left.collect());
-        built
-    }
-
-    /// Decides at one instant: deadlines before it, results of executors, deadlines at it, the other
-    /// commands (L1). Submissions that have no room stay in the lists. A batch that is built in
-    /// several calls keeps this order within each.
-    fn build_at(
-        &mut self,
-        now: Instant,
-        results: &mut VecDeque<Submission>,
-        others: &mut VecDeque<Submission>,
-    ) -> Result<(), Poison> {
+        let mut built = Ok(());
         if !results.is_empty() {
-            self.take_after(now, now.before(Millis::from_ms(1)), results)?;
+            built = self.take_after(now.before(Millis::from_ms(1)), &mut results);
         }
-        if results.is_empty() {
-            self.take_after(now, now, others)?;
+        if built.is_ok() && results.is_empty() {
+            built = self.take_after(now, &mut others);
         }
-        Ok(())
+        // Also after a poisoned command: no submission behind it was begun.
+        intake.put_back(results.into_iter().chain(others).collect());
+        built
     }
 
     /// Processes deadlines up to `until`, then decides submissions while the batch has room.
     fn take_after(
         &mut self,
-        now: Instant,
         until: Instant,
         submissions: &mut VecDeque<Submission>,
     ) -> Result<(), Poison> {
-        self.tick(now, until)?;
+        self.tick(until)?;
         while !self.batch.is_full()
             && !self.working.is_due(until)
             && let Some(submission) = submissions.pop_front()
@@ -205,9 +168,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Opens a batch, if none is open, and lets time have its say first. After a jump of the
-    /// clock, and where a deadline was missed by much, `Resume` comes before any deadline: no
-    /// deadline falls into our own absence (L5).
+    /// Opens a batch if none is open. After a jump of the clock, and if a deadline was missed by
+    /// [`ABSENCE`], `Resume` comes first: no patience deadline passes while the process is away (L5).
     fn open(&mut self, moment: &Moment) -> Result<(), Poison> {
         if self.now.is_some() && !moment.jumped {
             return Ok(());
@@ -220,8 +182,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Begins to count patience anew after an absence. Clock deadlines before now have happened and
-    /// come first (L5).
+    /// Restarts patience deadlines after an absence. Clock deadlines before now come first (L5).
     pub(crate) fn resume(&mut self, wall: Instant) -> Result<(), Poison> {
         let now = self.now.unwrap_or(self.working.spine.time);
         let mut before = None;
@@ -237,7 +198,8 @@ impl Writer {
     }
 
     /// Processes deadlines up to `until`, as far as the open batch has room.
-    fn tick(&mut self, now: Instant, until: Instant) -> Result<(), Poison> {
+    fn tick(&mut self, until: Instant) -> Result<(), Poison> {
+        let now = self.now.unwrap_or(until);
         while (self.working.owes() || self.working.is_due(until)) && !self.batch.is_full() {
             let tick = {
                 let evidence = self.evidence.lock().unwrap_or_else(PoisonError::into_inner);
@@ -250,13 +212,8 @@ impl Writer {
         Ok(())
     }
 
-    fn is_due(&self, now: Instant) -> bool {
-        self.next_deadline().is_some_and(|deadline| deadline <= now)
-    }
-
-    /// Opens a batch with commands of the program itself, before time has its say: the first
-    /// records of a term.
-    pub fn open_with(
+    /// Opens a batch with the first commands of a term, before any deadline.
+    pub(crate) fn open_with(
         &mut self,
         now: Instant,
         commands: impl Iterator<Item = spine::Command>,
@@ -268,70 +225,54 @@ impl Writer {
         Ok(())
     }
 
-    /// How many more commands the open batch may take.
-    fn room(&self) -> usize {
-        if self.batch.is_full() {
-            0
-        } else {
-            BATCH_COMMANDS_MAX - self.batch.commands
-        }
-    }
-
-    /// Decides a submission in the open batch. A good renewal is answered here.
+    /// Decides a submission in the open batch. An accepted renewal is answered here (S7).
     fn take(&mut self, until: Instant, submission: Submission) -> Result<(), Poison> {
-        let Submission {
-            by,
-            commands,
-            reply,
-        } = submission;
-        self.batch.commands += commands.len();
-        let mut outcomes = Vec::with_capacity(commands.len());
+        let count = submission.commands.len();
+        self.batch.commands += count;
+        let mut outcomes = Vec::with_capacity(count);
         let mut evidence_only = true;
-        for command in commands {
-            match self
-                .settle_first(until)
-                .and_then(|()| self.one(&by, command))
-            {
+        for command in submission.commands {
+            let settled = self.settle_first(until);
+            match settled.and_then(|()| self.one(&submission.by, command)) {
                 Ok((outcome, shows_life)) => {
                     evidence_only &= shows_life;
                     outcomes.push(outcome);
                 }
                 Err(poison) => {
-                    reply(Err(Failure::Internal));
+                    (submission.reply)(Err(Failure::Internal));
                     return Err(poison);
                 }
             }
         }
         if evidence_only {
-            reply(Ok(outcomes));
+            (submission.reply)(Ok(outcomes));
         } else {
-            self.batch.pending.push(Pending { reply, outcomes });
+            self.batch.pending.push((submission.reply, outcomes));
         }
         Ok(())
     }
 
-    /// A command of the program itself; nobody is told.
-    pub fn own_command(&mut self, command: spine::Command) -> Result<(), Poison> {
-        let own = self.own.clone();
-        self.one(&own, command.into()).map(drop)
+    /// Decides a command of the server itself; nobody gets an answer.
+    fn own_command(&mut self, command: spine::Command) -> Result<(), Poison> {
+        self.one(&own_principal(), command.into()).map(drop)
     }
 
-    /// Closes the open batch; `None` if there is nothing in it.
+    /// Closes the open batch; `None` if it is empty.
     pub fn close(&mut self) -> Option<Batch> {
         self.now = None;
         let batch = std::mem::take(&mut self.batch);
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// Starts over from a committed state. Whoever was in the open batch is told `failure`.
-    pub fn reset(&mut self, state: State, failure: &Failure) {
+    /// Starts over from a committed state. Callers of the open batch get `failure`.
+    pub(crate) fn reset(&mut self, state: State, failure: &Failure) {
         self.now = None;
         std::mem::take(&mut self.batch).fail(failure);
         self.working = state;
     }
 
-    /// Grants that did not fit the last record come before any other command (L9), and deadlines
-    /// after `until` do not come with them.
+    /// Records grants that did not fit the last record: they come before any other command (L9).
+    /// Deadlines after `until` do not come with them.
     fn settle_first(&mut self, until: Instant) -> Result<(), Poison> {
         while self.working.owes() {
             let now = self.now.unwrap_or(until);
@@ -344,7 +285,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Decides a command and makes its record. Says whether it only showed life (S7).
+    /// Decides a command and makes its record; returns whether it only showed life (S7).
     fn one(&mut self, by: &Label, command: Command) -> Result<(Outcome, bool), Poison> {
         let now = self.now.unwrap_or(self.working.spine.time);
         let mut events = Events::new();
@@ -361,7 +302,9 @@ impl Writer {
         let life = answer.and_then(|answer| life(&command, answer));
         let shows_life = life.is_some();
         if let Some((object, until)) = life {
-            self.note_life(object, until);
+            let mut evidence = self.evidence.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = evidence.entry(object).or_default();
+            *known = until.max(*known);
         }
         let events = if events.is_empty() {
             Arc::default()
@@ -399,12 +342,8 @@ impl Writer {
             message: error.to_string(),
         })?;
         self.working.spine.head += 1;
-        self.batch.bytes += encoded.bytes.len();
-        self.batch.bytes += encoded
-            .blobs
-            .iter()
-            .map(|blob| blob.bytes.len())
-            .sum::<usize>();
+        let blobs = encoded.blobs.iter().map(|blob| blob.bytes.len());
+        self.batch.bytes += encoded.bytes.len() + blobs.sum::<usize>();
         self.batch.records.push(encoded);
         let events = Arc::new(record.events);
         self.batch.facts.push(Fact {
@@ -414,12 +353,12 @@ impl Writer {
         });
         Ok(events)
     }
+}
 
-    fn note_life(&self, object: Reference, until: Instant) {
-        let mut evidence = self.evidence.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = evidence.entry(object).or_default();
-        *known = until.max(*known);
-    }
+/// Principal of ticks and of the server's own commands: [`SELF`].
+#[expect(clippy::expect_used, reason = "a constant that is a label")]
+pub fn own_principal() -> Label {
+    Label::new(SELF).expect("the program's own name is a label")
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {

@@ -1,7 +1,7 @@
-//! Where executions run: one trait, whatever is behind it.
+//! The trait of executors, which run the work of executions.
 //!
-//! Every call may be repeated. An executor starts an id at most once in its life, whoever asks
-//! and however often; whatever it cannot know it calls lost (X2, X3).
+//! Every call may be repeated. An executor starts an id at most once, for any number of calls and
+//! callers. If the result of an execution cannot be known, it is lost (X2, X3).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -15,63 +15,63 @@ use bursar_units::BookingId;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A future that an executor gives.
+/// Future of an executor's operation.
 pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Something that runs work.
+/// Runs the work of executions.
 pub trait Executor: Send + Sync {
-    /// The salted hash of what is to be run: the same for the same work (L13).
+    /// The salted hash of a work: the same for the same work (L13).
     fn digest(&self, work: &Work) -> Hash;
 
-    /// Keeps what is to be run, and gives its hash.
+    /// Stores a work, and returns its hash.
     fn keep(&self, work: &Work) -> Result<Hash, Error>;
 
-    /// Starts an id, unless it was started before; resolves when its process runs, or never will.
+    /// Starts an id, unless it was started before. Resolves when its process runs or cannot run.
     fn start<'a>(&'a self, id: &'a BookingId, job: &'a Job) -> Doing<'a, Begun>;
 
-    /// Resolves when the process of an id that was started is gone, with all it left behind.
+    /// Resolves when the process of an id that was started is gone, with all its descendants.
     fn exit<'a>(&'a self, id: &'a BookingId) -> Doing<'a, Exit>;
 
-    /// Asks a process to end, and makes it after the grace; whether it is gone.
-    /// An id that was not started yet never will be.
+    /// Signals a process to end, and kills it after the grace period; an error means that it is
+    /// still alive. An id that was not started cannot be started afterwards.
     fn stop<'a>(&'a self, id: &'a BookingId, grace: Duration) -> Doing<'a, Result<(), Error>>;
 
-    /// Every id of this ledger of which something is there: a process, a cgroup or a directory.
-    /// An error rather than part of the truth (X5).
+    /// All ids of this ledger that have a process, a cgroup or a directory. The list is complete,
+    /// or there is an error (X5).
     fn list(&self) -> Doing<'_, Result<Vec<BookingId>, Error>>;
 
-    /// What lives of an id that is listed.
+    /// State of the processes of an id that is listed.
     fn life<'a>(&'a self, id: &'a BookingId) -> Doing<'a, Result<Life, Error>>;
 
-    /// Ends whatever is left of an id and removes all that was made for it, but for what is to be
-    /// left.
+    /// Kills the processes of an id and removes everything that was made for it, except `left`.
     fn clean<'a>(&'a self, id: &'a BookingId, left: Left) -> Doing<'a, Result<(), Error>>;
 
-    /// Forgets kept work that is not needed any more.
+    /// Removes stored works that are not `needed`.
     fn forget(&self, needed: BTreeSet<Hash>) -> Doing<'_, Result<(), Error>>;
 
-    /// What an execution has written so far, from a byte on; `None` where nothing is kept of it.
+    /// Output of an execution so far, from byte `from` on; `None` if none is stored.
     fn output(&self, id: &BookingId, stream: Stream, from: u64) -> Result<Option<Output>, Error>;
 }
 
-/// What is run. It may hold secrets, so it is kept outside the ledger and forgotten soon.
+/// A program with its arguments. It may hold secrets, so it is stored outside the ledger, and only
+/// until it is started.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Work {
-    /// The program: a path, or a name to look for in the `PATH` it is given.
+    /// The program: a path, or a name that is looked up in the `PATH` of `env`.
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
     /// Its whole environment, to which only `BURSAR_BOOKING` and `BURSAR_FENCE` are added.
     pub env: BTreeMap<String, String>,
-    /// Where it starts; the root directory unless said.
+    /// Its working directory; by default the root directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<PathBuf>,
-    /// As whom it runs; as the server's own user unless said.
+    /// Its user; by default the user of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<User>,
-    /// Whether a program that it executes may give it more privileges than it has: one with the
-    /// set-user-ID bit, or with file capabilities.
+    /// Whether it may gain privileges by executing a program with the set-user-ID bit or with file
+    /// capabilities.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_privilege_escalation: bool,
 }
@@ -79,21 +79,21 @@ pub struct Work {
 /// A user of this machine.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct User {
-    /// Its number.
+    /// Number of the user.
     pub uid: u32,
-    /// Its group's.
+    /// Number of the group.
     pub gid: u32,
 }
 
-/// What the ledger says about an execution that is to start.
+/// Parameters of a start.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Job {
-    /// What to run.
+    /// Hash of the work.
     pub work: Hash,
-    /// Proof that the slot is its own.
+    /// Fence of the booking, which proves that it holds the slot.
     pub fence: u64,
-    /// What the ledger must know of it should it forget it. It is kept with the execution while
-    /// its process runs, and [`Executor::life`] gives it back.
+    /// Note from which a ledger that has lost the execution can adopt it. It is stored with the
+    /// execution while its process runs, and [`Executor::life`] returns it.
     pub note: String,
     /// The most CPU it may use, in millicores.
     pub cpu_milli: Option<u64>,
@@ -103,43 +103,43 @@ pub struct Job {
     pub pids: Option<u32>,
 }
 
-/// What came of a start.
+/// Result of a start.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Begun {
-    /// Its process runs, kept apart like this.
+    /// Its process runs, with this isolation.
     Running(Isolation),
-    /// It is gone already, or never ran.
+    /// Its process is gone, or never ran.
     Gone(Exit),
 }
 
-/// What lives of an execution.
+/// State of the processes of an execution.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Life {
-    /// A process of it runs.
+    /// A process runs.
     Running {
-        /// What was to be kept of it; empty where an earlier version started it, or where its
-        /// directory is missing or unreadable.
+        /// [`Job::note`]; empty if an earlier version started it, or if its directory is missing
+        /// or unreadable.
         note: String,
-        /// How it is kept apart.
+        /// Its isolation.
         isolation: Isolation,
-        /// Whether its shim lives, so that its exit will be known. Without one it ends as lost,
-        /// and [`Executor::start`] and [`Executor::exit`] would kill it.
+        /// Whether its shim is alive, so that its exit will be known. Without a shim it ends as
+        /// lost, and [`Executor::start`] and [`Executor::exit`] would kill it.
         has_shim: bool,
     },
-    /// Nothing.
+    /// No process runs.
     Nothing,
 }
 
-/// What to leave behind.
+/// The files of an execution that stay after it is cleaned.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Left {
-    /// What it has written, and how it came out.
+    /// Its output and its exit.
     Output,
     /// Nothing.
     Nothing,
 }
 
-/// One of the two streams of a process.
+/// Output stream of a process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stream {
     /// Its standard output.
@@ -148,32 +148,32 @@ pub enum Stream {
     Stderr,
 }
 
-/// What an execution has written.
+/// Reader of the output of an execution.
 pub type Output = Box<dyn Read + Send>;
 
-/// What an executor could not do.
+/// Error of an executor.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// A file, directory or cgroup.
+    /// An operation on a file, directory or cgroup failed.
     #[error("cannot {doing} {}", path.display())]
     Path {
-        /// What was tried.
+        /// Name of the operation.
         doing: &'static str,
-        /// With what.
+        /// Path of the file, directory or cgroup.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: std::io::Error,
     },
     /// A defect in the executor.
     #[error("a thread of the executor ended early")]
     Thread(#[from] tokio::task::JoinError),
-    /// Processes that do not go away.
+    /// Processes are alive after they were killed.
     #[error("{count} processes of {id} do not end")]
     Alive {
-        /// Whose.
+        /// Id of the execution.
         id: BookingId,
-        /// How many.
+        /// Number of processes.
         count: usize,
     },
 }

@@ -1,10 +1,9 @@
-//! An executor without processes: it plays what it was given, in the runtime's own time.
+//! An executor without processes: it simulates programs in the time of the runtime.
 //!
-//! Benches, simulations and the replay of traces run on it, under virtual time too. `sleep` takes
-//! as many seconds as its first argument says, `false` ends with 1, everything else ends at once
-//! with 0. Like a machine that was switched off it remembers nothing of an earlier life: what it
-//! is asked to watch and has never started is lost. It plays a machine that keeps
-//! executions apart, as real ones should. Deliberately absent: output, and limits.
+//! Benches, scenarios and the replay of traces use it, also on virtual time. `sleep` runs for the
+//! seconds in its first argument, `false` exits with 1, every other program exits at once with 0.
+//! It stores nothing: an execution that it has not started itself is lost. It reports cgroup
+//! isolation. Output and limits are deliberately absent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
@@ -19,25 +18,25 @@ use tokio::time::Instant;
 
 use crate::executor::{Begun, Doing, Error, Executor, Job, Left, Life, Output, Stream, Work};
 
-/// How long a work stays that nobody needs: whoever has kept it may be about to say so.
+/// The shortest time that a work stays: the booking that needs it may not be committed yet.
 const UNNEEDED_TIME_MIN: Duration = Duration::from_mins(10);
 
 /// The executor that runs nothing.
 #[derive(Debug, Default)]
 pub struct Null {
-    /// What is kept, and since when.
+    /// Stored works, each with the time when it was stored.
     plays: Mutex<BTreeMap<Hash, (Play, Instant)>>,
     runs: Mutex<BTreeMap<BookingId, Arc<Run>>>,
 }
 
-/// How a kept work goes.
+/// Simulated course of a work.
 #[derive(Clone, Copy, Debug)]
 struct Play {
     takes: Duration,
     code: i32,
 }
 
-/// One execution. Its end is known from the beginning, unless somebody stops it before.
+/// One execution. Its end is fixed at its start, unless it is stopped before.
 #[derive(Debug)]
 struct Run {
     due: Instant,
@@ -200,7 +199,7 @@ fn play(work: &Work) -> Play {
     }
 }
 
-/// Seconds with up to nine decimals, as `sleep` takes them; whatever is no number is no time.
+/// Parses seconds with up to nine decimals, as `sleep` takes them; invalid numbers count as zero.
 fn duration(seconds: &str) -> Duration {
     let (whole, part) = seconds.split_once('.').unwrap_or((seconds, ""));
     let part: String = part.chars().chain("000000000".chars()).take(9).collect();

@@ -1,13 +1,12 @@
-//! Carries out what the ledger says of executions: start, watch, stop, clean (X2, X5).
+//! Starts, watches, stops and cleans executions as the ledger decides (X2, X5).
 //!
-//! Effects are a function of the committed state, not a queue: at the start the whole set is
-//! taken, then the differences after each commit. Every execution that holds a slot has one task;
-//! at most [`STARTING_MAX`] of them start something at a time. Results go back to the ledger as
-//! commands, and only their records free slots. Nothing is decided here.
+//! Effects are a function of the committed state, not a queue: the runner reads all wanted
+//! executions at its start, then the changes of each commit. Every execution that holds a slot has
+//! one task; at most [`STARTING_MAX`] of them start something at a time. Results go back to the
+//! ledger as commands, and only their records free slots. Nothing is decided here.
 //!
-//! A runner may end at any moment: the next one takes the set from the state again, and the
-//! executor starts an id at most once, for any number of callers. All tasks of a runner end with
-//! it. Every `select!` is `biased`, so that the same events in the same order have the same
+//! A runner may end at any moment: the next one reads the state again, and the executor starts an
+//! id at most once, for any number of callers. All tasks of a runner end with it. Every `select!` is `biased`, so that the same events in the same order have the same
 //! effects: the simulator runs this code, and its seeds must repeat.
 
 mod adopt;
@@ -37,7 +36,7 @@ use outbox::Outbox;
 use crate::log;
 
 /// The most executions that are started at a time: more would only wait for each other. Stops are
-/// not counted: they mostly wait for a grace to pass, and must not delay a start.
+/// not counted: they mostly wait for the end of a grace period, and must not delay a start.
 pub const STARTING_MAX: usize = 64;
 
 /// Pause after the task of an execution panicked.
@@ -46,13 +45,13 @@ const AFTER_PANIC: Duration = Duration::from_secs(30);
 /// Counters of a runner, for metrics.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Executions that were found at the start of a term and taken over.
+    /// Executions that were taken over at the start of a term.
     pub adopted: AtomicU64,
-    /// Stops after which a process was still there.
+    /// Stops after which a process was still alive.
     pub stops_failed: AtomicU64,
     /// Executions that were cleaned: they had ended, or the ledger did not know them.
     pub cleaned: AtomicU64,
-    /// Listings, cleanings and forgettings that failed.
+    /// Operations of the executor that failed, and tasks that panicked.
     pub troubles: AtomicU64,
 }
 
@@ -65,12 +64,12 @@ struct Shared {
     executor: Arc<dyn Executor>,
     counts: Arc<Counts>,
     starting: Semaphore,
-    /// The executions that have a task, each with the notice that its state has changed.
+    /// Executions with a task; each is notified when its state changes.
     attended: Mutex<BTreeMap<BookingId, Arc<Notify>>>,
 }
 
 impl Runner {
-    /// A runner over a ledger and the executor of its work.
+    /// A runner of the executions of a ledger.
     pub fn new(ledger: Ledger, executor: Arc<dyn Executor>, counts: Arc<Counts>) -> Self {
         Self(Arc::new(Shared {
             ledger,
@@ -102,8 +101,8 @@ impl Runner {
                     Err(RecvError::Closed) => return,
                 },
                 Some(ended) = tasks.join_next() => if ended.is_err_and(|error| error.is_panic()) {
-                    // Without its results, or without the reconciler, slots would leak in silence:
-                    // end here. The next start finds every execution where it is.
+                    // Without the outbox or the reconciler, slots would leak unnoticed: end here.
+                    // The next start finds every execution again.
                     tracing::error!("{}", log::RUNNER_PANICKED);
                     std::process::abort();
                 },
@@ -111,15 +110,12 @@ impl Runner {
         }
     }
 
-    /// Takes the whole set: each execution without a task gets one, all others look again.
+    /// Gives a task to each wanted execution without one; all other tasks read the state again.
     fn take_all(&self, outbox: &Outbox, tasks: &mut JoinSet<()>) {
         let wanted: Vec<BookingId> = {
             let state = self.0.ledger.view().read();
-            state
-                .bookings
-                .all_wanted()
-                .map(|(id, _)| id.clone())
-                .collect()
+            let wanted = state.bookings.all_wanted();
+            wanted.map(|(id, _)| id.clone()).collect()
         };
         for notify in self.0.attended().values() {
             notify.notify_one();
@@ -129,7 +125,7 @@ impl Runner {
         }
     }
 
-    /// Takes the differences of a commit.
+    /// Notifies the tasks of executions that a commit changed, and starts missing tasks.
     fn take_changes(&self, facts: &[Fact], outbox: &Outbox, tasks: &mut JoinSet<()>) {
         let touched = facts
             .iter()

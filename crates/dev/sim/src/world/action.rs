@@ -1,4 +1,4 @@
-//! What can happen in a world, and when.
+//! The scheduled actions of a world.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,12 +7,12 @@ use bursar_ledger::intake::{Failure, Outcome};
 
 use super::client::Sight;
 
-/// One scheduled thing.
+/// A scheduled action.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
-    /// A client wants something new.
+    /// A client sends a new request.
     Arrive(usize),
-    /// A client turns to one of its bookings.
+    /// A client takes the next step of one of its bookings.
     Wake { client: usize, lease: usize },
     /// A request reaches a replica.
     Deliver { request: u64, replica: usize },
@@ -21,44 +21,44 @@ pub(super) enum Action {
         request: u64,
         result: Result<Vec<Outcome>, Failure>,
     },
-    /// A look at a booking reaches a replica.
+    /// A read of a booking reaches a replica.
     Look {
         client: usize,
         lease: usize,
         replica: usize,
     },
-    /// What it showed reaches the client.
+    /// The result of a read reaches the client.
     Sight {
         client: usize,
         lease: usize,
         sight: Sight,
         head: u64,
     },
-    /// The engine's turn, of the process of that number.
+    /// The engine's turn in the process of that number.
     Build(usize, u64),
     /// The store's turn.
     Commit(usize, u64),
     /// The view's turn.
     Publish(usize, u64),
-    /// The store is asked what became of a batch.
+    /// The store is asked for an unknown outcome.
     Resolve(usize, u64),
     /// An agent clears its node.
     Clear,
-    /// A process tells the ledger what the agent did.
+    /// A process reports the changes of the agent to the ledger.
     Report(usize, u64),
     /// A process begins to lead.
     Start(usize),
-    /// Something goes wrong.
+    /// A failure of a store, clock, process or disk.
     Trouble,
-    /// An operator does something.
+    /// An operator sends a command.
     Operate,
-    /// A write that hung is done after all.
+    /// A write that hung completes.
     Land,
     /// The disk has space again.
     FreeDisk,
 }
 
-/// Actions by time; those of one moment in the order in which they were planned.
+/// Actions by time; those at the same time are in the order in which they were planned.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     planned: BTreeMap<(u64, u64), Action>,
@@ -83,7 +83,7 @@ impl Schedule {
 }
 
 impl Action {
-    /// What it is counted as.
+    /// Name of its counter.
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::Arrive(_) => "step: a client wants something",

@@ -1,8 +1,8 @@
-//! Follows the store and checks every record once, however it got there.
+//! Follows the store and checks every record once.
 //!
-//! It keeps a shadow of the committed state, made by deciding every command again. Whatever a
-//! replica, a client or a recovery shows is held against it. Whether a decision is the right one is
-//! not asked here: the tests of `bursar-booking` hold the rules against a naive oracle.
+//! It keeps a copy of the committed state, made by deciding every command again. The states and
+//! answers of replicas, clients and recoveries are compared with it. It does not check that a
+//! decision follows the rules: the tests of `bursar-booking` do so with a naive oracle.
 
 use std::collections::BTreeMap;
 
@@ -27,36 +27,34 @@ use super::decided::Decided;
 use crate::summary::Tally;
 use crate::violation::{Violation, broken, demand};
 
-/// How often the whole ledger is folded again: once in so many records.
+/// Number of records between two folds of the whole ledger.
 const REFOLD_EVERY: u64 = 512;
-/// How often the state is written and read back: once in so many records.
+/// Number of records between two round trips of a snapshot.
 const SNAPSHOT_EVERY: u64 = 128;
-/// The clock of a term begins one past its first record, so it may be early by as much.
+/// The clock of a term begins one millisecond after its first record, so it may be early by that.
 const EARLY_MS: u64 = 1;
 
-/// What is known for certain.
+/// The committed state, and the facts that must hold over time.
 pub(super) struct Checker {
     store: MemoryStore,
     shadow: State,
     tree: Builder,
     last_fence: Fence,
-    /// Every grant there ever was.
     grants: BTreeMap<BookingId, Fence>,
-    /// Every end there ever was, and when.
     ends: BTreeMap<BookingId, (End, Instant)>,
-    /// Until when, in the time of the world, a holder was told that it may hold.
+    /// Time of the world until which a holder was promised its slots.
     promises: BTreeMap<BookingId, u64>,
-    /// When, in the time of the world, a record of that number was last decided.
+    /// Time of the world when a record of that number was last decided.
     decided_ms: BTreeMap<u64, u64>,
-    /// Times of the ledger in which it was away: no grant may expire within.
+    /// Absences in the time of the ledger: no grant may expire within one.
     absences: Vec<(Instant, Instant)>,
-    /// What was recorded of processes that are gone, and not yet held against the machine.
+    /// Recorded exits that were not yet compared with the machine.
     gone: Vec<Gone>,
-    /// What was recorded of a market, and not yet held against its agent.
+    /// Recorded market events that were not yet compared with the agent.
     market: Vec<MarketEvent>,
 }
 
-/// What the ledger says of a process that is gone.
+/// The exit of a process in the ledger.
 #[derive(Clone, Debug)]
 pub(super) struct Gone {
     pub(super) id: BookingId,
@@ -69,7 +67,7 @@ pub(super) struct Gone {
 }
 
 impl Gone {
-    /// Whether that is what became of it.
+    /// Whether the machine has the same exit.
     pub(super) fn tells(&self, truth: &Exit) -> bool {
         if self.is_out_of_memory != matches!(truth, Exit::OutOfMemory { .. }) {
             return false;
@@ -103,23 +101,22 @@ impl Checker {
         }
     }
 
-    /// How many records were checked.
+    /// Number of checked records.
     pub(super) fn head(&self) -> u64 {
         self.shadow.spine.head
     }
 
-    /// The time of the last one.
+    /// Time of the last checked record.
     pub(super) fn time(&self) -> Instant {
         self.shadow.spine.time
     }
 
-    /// How many hold and how many wait.
+    /// Number of bookings that hold, and of those that wait.
     pub(super) fn counts(&self) -> (usize, usize) {
         let (holding, waiting, _) = self.shadow.bookings.counts();
         (holding, waiting)
     }
 
-    /// The ids that hold or wait.
     pub(super) fn live(&self) -> Vec<BookingId> {
         self.shadow.bookings.live_ids(None).cloned().collect()
     }
@@ -137,28 +134,28 @@ impl Checker {
         matches!(standing, Some(Standing::Granted(granted)) if granted.fence == fence)
     }
 
-    /// The same, or an operator took them: then a process may live without.
+    /// The same, or an operator forced its end: then its process may still be alive.
     pub(super) fn holds_or_was_forced(&self, id: &BookingId, fence: Fence) -> bool {
         let was_forced = self.end_of(id) == Some(End::Forced);
         self.holds(id, fence) || was_forced && self.grants.get(id) == Some(&fence)
     }
 
-    /// What was recorded of processes that are gone, since the last call.
+    /// Exits that were recorded since the last call.
     pub(super) fn take_gone(&mut self) -> Vec<Gone> {
         std::mem::take(&mut self.gone)
     }
 
-    /// What was recorded of a market, since the last call.
+    /// Market events that were recorded since the last call.
     pub(super) fn take_market(&mut self) -> Vec<MarketEvent> {
         std::mem::take(&mut self.market)
     }
 
-    /// What the ledger knows of the market of a node.
+    /// The market of a node in the ledger.
     pub(super) fn market(&self, node: &str) -> Option<&Known> {
         self.shadow.markets.get(node)
     }
 
-    /// A term begins after what is committed: times beyond it were never lived.
+    /// A term begins after the committed records: decision times of later records are removed.
     pub(super) fn begins_anew(&mut self) {
         let last = self.shadow.spine.time;
         for (_, until) in &mut self.absences {
@@ -166,20 +163,20 @@ impl Checker {
         }
     }
 
-    /// Notes that the ledger was away.
+    /// Stores an absence of the ledger.
     pub(super) fn was_away(&mut self, from: Instant, until: Instant) {
         self.absences.push((from, until));
     }
 
-    /// Notes when what is about to be committed was decided.
+    /// Stores the times of decisions whose batch is about to be committed.
     pub(super) fn about_to_commit(&mut self, decisions: &[Decided]) {
         for decided in decisions.iter().filter(|decided| decided.is_recorded) {
             self.decided_ms.insert(decided.seq, decided.world_ms);
         }
     }
 
-    /// Checks what the store holds beyond what was checked before, with the decisions that led to
-    /// it where they are known.
+    /// Checks the new records of the store, with the decisions that led to them where those are
+    /// known.
     pub(super) fn follow(
         &mut self,
         decisions: &[Decided],
@@ -214,7 +211,7 @@ impl Checker {
         Ok(())
     }
 
-    /// A state that a reader could see: nothing beyond the store, and what is there as it is there.
+    /// Checks a state that a reader could see: it contains only records of the store, unchanged.
     pub(super) fn check_view(&self, view: &State) -> Result<(), Violation> {
         demand(
             view.spine.head <= self.shadow.spine.head,
@@ -228,7 +225,7 @@ impl Checker {
         )
     }
 
-    /// A state that runs ahead of what is committed.
+    /// Checks a working state, which may be ahead of the store.
     pub(super) fn check_working(working: &State) -> Result<(), Violation> {
         invariants::check(working).map_err(|broke| {
             broken(
@@ -238,7 +235,7 @@ impl Checker {
         })
     }
 
-    /// A state that stands where the committed one does must be the same.
+    /// Checks that a state with the head of the committed state equals it.
     pub(super) fn check_same(&self, state: &State, whose: &'static str) -> Result<(), Violation> {
         if state.spine.head != self.shadow.spine.head {
             return Ok(());
@@ -257,7 +254,7 @@ impl Checker {
         )
     }
 
-    /// The state and the tree that a recovery made.
+    /// Checks the state and the tree of a recovery.
     pub(super) fn check_recovered(&self, state: &State, root: &Hash) -> Result<(), Violation> {
         demand(
             state.spine.head == self.shadow.spine.head && *root == self.tree.root(),
@@ -272,8 +269,8 @@ impl Checker {
         self.check_same(state, "the recovered state")
     }
 
-    /// Answers that leave: each must stand in the store already. `leader` is the time of the ledger
-    /// where the process leads.
+    /// Checks answers that leave: the record of each is in the store. `leader` is the time of the
+    /// ledger if the process leads.
     pub(super) fn check_answers(
         &mut self,
         commands: &[Command],
@@ -299,7 +296,7 @@ impl Checker {
         Ok(())
     }
 
-    /// A booking that a reader was shown as held.
+    /// Checks a booking that a reader saw as held.
     pub(super) fn check_seen_held(&self, id: &BookingId, fence: Fence) -> Result<(), Violation> {
         let known = self.grants.get(id).copied();
         demand(
@@ -309,7 +306,7 @@ impl Checker {
         )
     }
 
-    /// A booking that a reader was shown as ended.
+    /// Checks a booking that a reader saw as ended.
     pub(super) fn check_seen_ended(&self, id: &BookingId, end: End) -> Result<(), Violation> {
         let known = self.end_of(id);
         demand(
@@ -319,7 +316,7 @@ impl Checker {
         )
     }
 
-    /// Folds all that was checked again, from the first record.
+    /// Folds all checked records again, from the first.
     pub(super) fn refold(&self) -> Result<(), Violation> {
         let mut state = State::default();
         let mut tree = Builder::new();
@@ -341,7 +338,7 @@ impl Checker {
         self.check_same(&state, "a fold from record 0")
     }
 
-    /// After everybody stopped and time ran out nothing is held and nobody waits.
+    /// Checks that nothing is held and nothing waits after all clients have stopped.
     pub(super) fn check_empty(&self) -> Result<(), Violation> {
         let (holding, waiting) = self.counts();
         demand(
@@ -385,7 +382,7 @@ impl Checker {
         tally.add("heads that became due", became_due);
         self.check_state(mark, &record, &over)?;
         self.note(&record, decided_ms, tally)?;
-        Self::tell(&record)?;
+        Self::check_texts(&record)?;
         tally.record(&record);
         if seq.is_multiple_of(SNAPSHOT_EVERY) {
             invariants::check_snapshot(&self.shadow).map_err(|broke| {
@@ -399,7 +396,7 @@ impl Checker {
         Ok(())
     }
 
-    /// `decide` on the recorded command gives the recorded bytes (L7).
+    /// Checks that `decide` on the recorded command gives the recorded bytes (L7).
     fn redecide(&mut self, record: &Record, bytes: &[u8]) -> Result<(), Violation> {
         let mut events = Events::new();
         let answer = decide(&mut self.shadow, record.time, &record.command, &mut events);
@@ -466,7 +463,7 @@ impl Checker {
         }
     }
 
-    /// An answer that left no record is the one that the committed state gives.
+    /// Checks that an answer without a record is the answer of the committed state.
     fn check_unrecorded(&mut self, decided: &Decided) -> Result<(), Violation> {
         let mut events = Events::new();
         let answer = decide(&mut self.shadow, decided.now, &decided.command, &mut events);
@@ -482,7 +479,7 @@ impl Checker {
         )
     }
 
-    /// Learns what happened to whom, and checks what must be true over time.
+    /// Stores the events of a record, and checks the promises that span several records.
     fn note(
         &mut self,
         record: &Record,
@@ -587,9 +584,9 @@ impl Checker {
             let start_timeout = bookings.order(id).map(|order| order.start_timeout);
             start_timeout.unwrap_or(request.ttl).ms()
         });
-        // A granted one may have ended in the same record; then nothing was promised.
+        // A grant that ended in the same record promised nothing.
         let before = self.grants.insert(id.clone(), fence);
-        // An id tells how old it is by its clock: one that was ahead of ours looks too young.
+        // An id contains the time of its client's clock: if that was ahead, the id looks too young.
         let looks_young = match (id.made_at(), self.ends.get(id)) {
             (Some(made_at), Some((_, ended_at))) => *ended_at < made_at,
             (made_at, _) => made_at.is_none(),
@@ -666,7 +663,7 @@ impl Checker {
                 || format!("`{id}` was answered as known"),
             ),
             Answer::Booking(Reply::Renewed { expires }) => {
-                // Only a leader may promise, and a stale one cannot know; S7 has its term run out.
+                // Only the leader can promise. A stale leader does not know that it is one (S7).
                 if let Some(now) = leader {
                     self.promise(id, world_ms + expires.since(now).ms());
                 }
@@ -676,8 +673,8 @@ impl Checker {
         }
     }
 
-    /// Every event can be told, in one line.
-    fn tell(record: &Record) -> Result<(), Violation> {
+    /// Checks that every event has a text of one line.
+    fn check_texts(record: &Record) -> Result<(), Violation> {
         for notice in summary::notices(record.time, &record.events) {
             let sentence = &notice.summary;
             demand(
@@ -704,7 +701,7 @@ fn unreadable(error: &bursar_ledger::store::Error) -> Violation {
     broken("the store can be read", error.to_string())
 }
 
-/// How many heads of the queue have become due (S4).
+/// Number of queue heads that are due (S4).
 fn dues(state: &State) -> u64 {
     match state.bookings.facts(state.spine.level).next() {
         Some(Fact::Totals { dues, .. }) => dues,

@@ -1,12 +1,12 @@
-//! A client: honest about its protocol, unlucky with its network, sometimes gone for good.
+//! A client: it follows the protocol over a bad network, and sometimes dies.
 //!
 //! ```text
 //! asking ──granted──► holding ──work done──► releasing ──► over
 //!    └──queued──► waiting ──granted──┘  └──fenced, dead──────┘
 //! ```
-//! An execution runs without it: it only watches, and may ask for it to be stopped.
-//! Whatever gets no answer is sent again under the same id. This file decides what a client does
-//! next; the world carries its messages.
+//! An execution runs without its client, which only reads its state and may cancel it.
+//! A request without an answer is sent again under the same id. This file decides the next step of
+//! a client; the world carries its messages.
 
 use bursar_booking::execution::{Exit, Order};
 use bursar_booking::{Command, End, Fence, Outcome, Request, Submission};
@@ -17,12 +17,12 @@ use super::habits::{Habits, Load};
 use crate::clock::BEGINNING_MS;
 use crate::rng::Rng;
 
-/// One client and all it ever asked for.
+/// A client with all its bookings.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) name: Label,
     pub(super) leases: Vec<Lease>,
-    /// The replica it believes in.
+    /// The replica that it sends requests to.
     pub(super) replica: usize,
 }
 
@@ -30,19 +30,19 @@ pub(super) struct Client {
 #[derive(Clone, Debug)]
 pub(super) struct Lease {
     pub(super) request: Request,
-    /// What makes it an execution.
+    /// Present if it is an execution.
     order: Option<Order>,
     pub(super) phase: Phase,
     pub(super) fence: Option<Fence>,
-    /// When its work is done, in the time of the world.
+    /// Time of the world when its work is done.
     pub(super) done_ms: u64,
-    /// The newest record it was told of.
+    /// The newest record in an answer.
     pub(super) record: u64,
-    /// When its client turns to it next.
+    /// Time of its client's next step.
     pub(super) wake_at_ms: Option<u64>,
 }
 
-/// Where a booking is, as far as its client knows.
+/// State of a booking, as its client knows it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Phase {
     Asking,
@@ -55,17 +55,17 @@ pub(super) enum Phase {
     Over,
 }
 
-/// What a client does when it wakes.
+/// Next step of a client.
 #[derive(Debug)]
 pub(super) enum Deed {
     /// Sends a command, and wakes again after so long.
     Send(Box<Command>, u64),
-    /// Looks at its booking, and wakes again after so long.
+    /// Reads its booking, and wakes again after so long.
     Look(u64),
     Nothing,
 }
 
-/// What a look showed.
+/// Result of a read.
 #[derive(Clone, Debug)]
 pub(super) enum Sight {
     Unknown,
@@ -75,7 +75,6 @@ pub(super) enum Sight {
 }
 
 impl Lease {
-    /// Draws a new one.
     pub(super) fn draw(rng: &mut Rng, habits: &Habits, serial: u64, now_ms: u64) -> Option<Self> {
         let (request, order) = draw_request(rng, habits, serial, now_ms)?;
         Some(Self {
@@ -89,7 +88,6 @@ impl Lease {
         })
     }
 
-    /// What to do next.
     pub(super) fn wake(&mut self, rng: &mut Rng, now_ms: u64) -> Deed {
         let ttl_ms = self.request.ttl.ms();
         match self.phase {
@@ -99,7 +97,7 @@ impl Lease {
                 self.phase = Phase::Cancelling;
                 self.wake(rng, now_ms)
             }
-            // Asks again under the same id, or goes away and stays queued until its wait ends.
+            // Sends it again under the same id, or dies and stays queued until its wait ends.
             Phase::Waiting if rng.once_in(30) => Deed::Send(Box::new(self.reserve()), 1_000),
             Phase::Waiting if rng.once_in(300) => self.vanish(),
             Phase::Waiting => Deed::Look(rng.between(50, 1_500)),
@@ -107,7 +105,7 @@ impl Lease {
                 self.phase = Phase::Releasing;
                 self.wake(rng, now_ms)
             }
-            // Dies: it will neither renew nor release.
+            // Dies: it neither renews nor releases.
             Phase::Holding if rng.once_in(40) => self.vanish(),
             Phase::Holding => {
                 let third = ttl_ms / 3;
@@ -132,7 +130,7 @@ impl Lease {
         }
     }
 
-    /// It holds, and works for a while.
+    /// Notes the grant, and draws the time of the work.
     pub(super) fn hold(&mut self, rng: &mut Rng, fence: Fence, now_ms: u64) {
         if matches!(
             self.phase,
@@ -150,14 +148,14 @@ impl Lease {
         }
     }
 
-    /// A command that comes too late, too early or twice: the engine must not mind.
+    /// A command that is too late, too early or repeated: the engine must refuse or ignore it.
     pub(super) fn nonsense(&self, rng: &mut Rng) -> Command {
         let id = self.request.id.clone();
         let near = self.fence.unwrap_or_default().0;
         let fence = Fence(rng.between(near.saturating_sub(1), near + 1));
         let is_plain = self.order.is_none();
         match rng.below(6) {
-            // Of a real process only the machine may say such a thing.
+            // Only the machine reports the results of its processes.
             5 if is_plain => Command::Exited {
                 id,
                 exit: Exit::Code(0),
@@ -183,7 +181,7 @@ impl Lease {
         }
     }
 
-    /// Makes an execution one that tries another again.
+    /// Makes an execution a retry of another one.
     pub(super) fn retry(&mut self, first: Option<&Self>) {
         if let Some(order) = &mut self.order {
             order.retry_of = first.map(|first| first.request.id.clone());
@@ -311,7 +309,7 @@ fn only_slots(slots: u64) -> Amount {
     }
 }
 
-/// Most ids end in a `UUIDv7`, as our clients make them; some are plain.
+/// Most ids end in a `UUIDv7`, as the clients of Bursar make them; some are plain.
 fn draw_id(rng: &mut Rng, serial: u64, now_ms: u64) -> Option<BookingId> {
     if rng.once_in(8) {
         return BookingId::new(&format!("job-{serial}")).ok();

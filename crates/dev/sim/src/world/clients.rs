@@ -1,4 +1,4 @@
-//! What clients want, what they are told, and what they see.
+//! Requests of clients, the answers to them, and reads.
 
 use bursar_booking::{
     Command as BookingCommand, Fence, Refusal as BookingRefusal, Reply, Standing,
@@ -12,7 +12,7 @@ use super::client::{Deed, Lease, Phase, Sight};
 use super::habits::Load;
 use crate::violation::Violation;
 
-/// More than fit one record several times over; a larger crowd only takes longer to count.
+/// Several times as many as fit one record; more would only take longer.
 const CROWD_MAX: usize = 800;
 
 impl World<'_> {
@@ -47,7 +47,7 @@ impl World<'_> {
                 return;
             };
             if self.rng.once_in(6) {
-                // The newest are the likeliest to be remembered, or to have not ended.
+                // The newest are most likely still stored, or not ended.
                 let back = self.rng.place(owner.leases.len().min(8));
                 lease.retry(owner.leases.iter().rev().nth(back));
             }
@@ -62,7 +62,7 @@ impl World<'_> {
         self.send(Some(client), leases, commands);
     }
 
-    /// How many bookings are asked for or wait, as far as their clients know.
+    /// Number of bookings that are requested or wait, as their clients know.
     fn crowd(&self) -> usize {
         let leases = self.clients.iter().flat_map(|client| &client.leases);
         let is_one = |lease: &&Lease| matches!(lease.phase, Phase::Asking | Phase::Waiting);
@@ -137,23 +137,23 @@ impl World<'_> {
             }
             Err(_) => return,
         };
-        let told: Vec<_> = sent
+        let decided: Vec<_> = sent
             .leases
             .iter()
             .copied()
             .zip(sent.commands.clone())
             .collect();
-        for ((lease, command), outcome) in told.into_iter().zip(outcomes) {
-            self.told(client, lease, &command, &outcome);
+        for ((lease, command), outcome) in decided.into_iter().zip(outcomes) {
+            self.take_outcome(client, lease, &command, &outcome);
         }
     }
 
-    /// The word of the engine on one command.
+    /// Takes the decision on one command.
     #[expect(
         clippy::match_same_arms,
         reason = "each arm is a rule of the protocol, and their order matters"
     )]
-    fn told(&mut self, client: usize, lease: usize, command: &Command, outcome: &Outcome) {
+    fn take_outcome(&mut self, client: usize, lease: usize, command: &Command, outcome: &Outcome) {
         let (now_ms, rng) = (self.now_ms, &mut self.rng);
         let Some(one) = self
             .clients
@@ -194,10 +194,10 @@ impl World<'_> {
                 | BookingRefusal::IsExecution
                 | BookingRefusal::NotAnExecution,
             )) => {}
-            // A refusal leaves no trace; one may try again under the same id.
+            // A refusal has no effect; the client may try again under the same id.
             Err(_) if is_reserve && one.phase == Phase::Asking && rng.once_in(3) => {}
             Err(_) if is_reserve && one.phase != Phase::Asking => {}
-            // A wrong fence that was sent on purpose says nothing of the right one.
+            // A wrong fence that was sent on purpose says nothing about the right one.
             Err(_) if is_other_fence(command, one.fence) => {}
             Err(_) => one.phase = Phase::Over,
             Ok(_) => {}
@@ -232,7 +232,7 @@ impl World<'_> {
         let state = process.ledger.view().read();
         self.checker.check_view(&state)?;
         if state.spine.head <= one.record {
-            // Read your writes: the view is not there yet, and the reader waits for it.
+            // Read your writes: the reader waits until the view has the record.
             self.tally.add("reads that waited for their record", 1);
             return Ok(());
         }
@@ -274,7 +274,7 @@ impl World<'_> {
                 self.plan_wake(client, lease, now_ms);
             }
             Sight::Ended(_) => one.phase = Phase::Over,
-            // It was forgotten, or a stale replica does not know it yet: ask again.
+            // It was removed, or a stale replica does not know it: read again.
             Sight::Unknown if one.phase == Phase::Waiting => one.phase = Phase::Asking,
             Sight::Queued | Sight::Held(_) | Sight::Unknown => {}
         }

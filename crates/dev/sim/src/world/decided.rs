@@ -1,36 +1,35 @@
-//! Every decision as it is made, refusals too: the real `decide`, with somebody listening.
+//! Recorder of decisions, refusals too: it wraps the `decide` of the engine.
 
 use std::cell::RefCell;
 
 use bursar_engine::{Answer, Command, Events, Refusal, State, decide, plan, spine};
 use bursar_units::Instant;
 
-/// How often a decision is compared with its own dry run: once in so many.
+/// Number of decisions between two comparisons with a dry run.
 const PLANNED_ONCE_IN: u64 = 16;
 
-/// One decision.
 #[derive(Clone, Debug)]
 pub(super) struct Decided {
-    /// The number that its record got, or would have got.
+    /// Number of its record; without a record, that of the next one.
     pub(super) seq: u64,
     pub(super) now: Instant,
     pub(super) command: Command,
     pub(super) result: Result<Answer, Refusal>,
     /// Whether it has a record.
     pub(super) is_recorded: bool,
-    /// Whether its dry run said the same; `None` where none was made.
+    /// Whether its dry run had the same result; `None` without a dry run.
     pub(super) as_planned: Option<bool>,
-    /// The time of the world at its `now`, filled in by whoever takes it.
+    /// The time of the world at its `now`; set by [`take_decisions`].
     pub(super) world_ms: u64,
 }
 
 thread_local! {
-    // `Decide` is a plain function, so what it heard waits here. One world, one thread.
-    static HEARD: RefCell<Vec<Decided>> = const { RefCell::new(Vec::new()) };
+    // `Decide` is a plain function, so decisions are stored here. Each world has its own thread.
+    static DECISIONS: RefCell<Vec<Decided>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The engine's `decide`, overheard.
-pub(super) fn overheard(
+/// The engine's `decide`; stores every decision.
+pub(super) fn decide_and_record(
     state: &mut State,
     now: Instant,
     command: &Command,
@@ -38,7 +37,7 @@ pub(super) fn overheard(
 ) -> Result<Answer, Refusal> {
     let seq = state.spine.head;
     let is_planned = (seq + now.ms()).is_multiple_of(PLANNED_ONCE_IN);
-    // A plan copies the small problem, without deadlines: time itself is not planned.
+    // A plan copies only the part of the state that it needs, without deadlines: no ticks.
     let is_time = matches!(
         command,
         Command::Spine(spine::Command::Tick { .. } | spine::Command::Resume { .. })
@@ -55,16 +54,16 @@ pub(super) fn overheard(
         as_planned,
         world_ms: 0,
     };
-    HEARD.with_borrow_mut(|heard| heard.push(decided));
+    DECISIONS.with_borrow_mut(|decisions| decisions.push(decided));
     result
 }
 
-/// Takes what was heard since the last call, when the time of the world and of the ledger is this.
-/// A batch keeps the time of its opening, so a decision may be older than the moment it is made.
-pub(super) fn heard(world_ms: u64, now: Instant) -> Vec<Decided> {
-    let mut heard = HEARD.with_borrow_mut(std::mem::take);
-    for decided in &mut heard {
+/// Takes the decisions since the last call, at this time of the world and of the ledger.
+/// A batch keeps the time of its opening, so a decision may have an earlier time.
+pub(super) fn take_decisions(world_ms: u64, now: Instant) -> Vec<Decided> {
+    let mut decisions = DECISIONS.with_borrow_mut(std::mem::take);
+    for decided in &mut decisions {
         decided.world_ms = world_ms.saturating_sub(now.since(decided.now).ms());
     }
-    heard
+    decisions
 }

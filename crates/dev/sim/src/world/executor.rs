@@ -18,7 +18,7 @@ use bursar_units::{BookingId, Millis};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use super::host::{Host, Seen};
+use super::host::{Host, ProcessState};
 
 /// The machine of a world, shared by the executors of all processes.
 #[derive(Clone)]
@@ -73,12 +73,11 @@ impl SharedHost {
 impl Gate {
     const CLOSED: u64 = u64::MAX;
 
-    /// Lets calls wait until that time.
     pub(super) fn hold_until(&self, at_ms: u64) {
         self.0.store(at_ms, Ordering::Relaxed);
     }
 
-    /// Lets no call pass any more.
+    /// No call returns after this.
     pub(super) fn close(&self) {
         self.hold_until(Self::CLOSED);
     }
@@ -89,7 +88,7 @@ impl Gate {
 }
 
 impl SimExecutor {
-    /// Does something to the machine as soon as the process is awake.
+    /// Runs `act` on the machine as soon as the process is awake.
     async fn on_host<T>(&self, act: impl FnOnce(&mut Host, u64) -> T) -> T {
         loop {
             match self.gate.opens_ms() {
@@ -105,26 +104,28 @@ impl SimExecutor {
     }
 
     /// Resolves when `until` accepts the state of an id.
-    async fn wait<T>(&self, id: &BookingId, until: impl Fn(&Seen) -> Option<T>) -> T {
+    async fn wait<T>(&self, id: &BookingId, until: impl Fn(&ProcessState) -> Option<T>) -> T {
         loop {
             let changed = self.host.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let seen = self.host.lock().look(id, self.host.now_ms());
-            match (until(&seen), seen) {
-                // Seen only by a process that is awake.
+            let state = self.host.lock().state(id, self.host.now_ms());
+            match (until(&state), state) {
+                // Only a process that is awake sees it.
                 (Some(_), _) => {
-                    let seen = self.on_host(|host, now_ms| host.look(id, now_ms)).await;
-                    if let Some(result) = until(&seen) {
+                    let state = self.on_host(|host, now_ms| host.state(id, now_ms)).await;
+                    if let Some(result) = until(&state) {
                         return result;
                     }
                 }
-                (None, Seen::Beginning(at_ms) | Seen::Running(at_ms)) => tokio::select! {
-                    biased;
-                    () = changed => {}
-                    () = self.host.sleep_until(at_ms) => {}
-                },
-                (None, Seen::Absent | Seen::Gone(_)) => changed.await,
+                (None, ProcessState::Beginning(at_ms) | ProcessState::Running(at_ms)) => {
+                    tokio::select! {
+                        biased;
+                        () = changed => {}
+                        () = self.host.sleep_until(at_ms) => {}
+                    }
+                }
+                (None, ProcessState::Absent | ProcessState::Gone(_)) => changed.await,
             }
         }
     }
@@ -152,22 +153,22 @@ impl Executor for SimExecutor {
             let fence = Fence(job.fence);
             self.on_host(|host, now_ms| host.start(id, fence, now_ms))
                 .await;
-            let begun = |seen: &Seen| match seen {
-                Seen::Absent => Some(Begun::Gone(Exit::Lost)),
-                Seen::Beginning(_) => None,
-                Seen::Running(_) => Some(Begun::Running(Isolation::Cgroup)),
-                Seen::Gone(exit) => Some(Begun::Gone(exit.clone())),
+            let begun = |state: &ProcessState| match state {
+                ProcessState::Absent => Some(Begun::Gone(Exit::Lost)),
+                ProcessState::Beginning(_) => None,
+                ProcessState::Running(_) => Some(Begun::Running(Isolation::Cgroup)),
+                ProcessState::Gone(exit) => Some(Begun::Gone(exit.clone())),
             };
             self.wait(id, begun).await
         })
     }
 
     fn exit<'a>(&'a self, id: &'a BookingId) -> Doing<'a, Exit> {
-        let gone = |seen: &Seen| match seen {
-            // Nothing is there of a process that ran: nobody will ever know.
-            Seen::Absent => Some(Exit::Lost),
-            Seen::Beginning(_) | Seen::Running(_) => None,
-            Seen::Gone(exit) => Some(exit.clone()),
+        let gone = |state: &ProcessState| match state {
+            // Nothing is left of a process that ran: its exit cannot be known.
+            ProcessState::Absent => Some(Exit::Lost),
+            ProcessState::Beginning(_) | ProcessState::Running(_) => None,
+            ProcessState::Gone(exit) => Some(exit.clone()),
         };
         Box::pin(self.wait(id, gone))
     }
@@ -202,14 +203,16 @@ impl Executor for SimExecutor {
 
     fn life<'a>(&'a self, id: &'a BookingId) -> Doing<'a, Result<Life, Error>> {
         Box::pin(async move {
-            let seen = self.on_host(|host, now_ms| host.look(id, now_ms)).await;
-            Ok(match seen {
-                Seen::Running(_) => Life::Running {
+            let state = self.on_host(|host, now_ms| host.state(id, now_ms)).await;
+            Ok(match state {
+                ProcessState::Running(_) => Life::Running {
                     note: String::new(),
                     isolation: Isolation::Cgroup,
                     has_shim: true,
                 },
-                Seen::Absent | Seen::Beginning(_) | Seen::Gone(_) => Life::Nothing,
+                ProcessState::Absent | ProcessState::Beginning(_) | ProcessState::Gone(_) => {
+                    Life::Nothing
+                }
             })
         })
     }

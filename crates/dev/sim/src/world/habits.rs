@@ -1,15 +1,15 @@
-//! How a world behaves: everything that is drawn once, at its beginning.
+//! Parameters of a world, drawn once at its beginning.
 
 use crate::rng::Rng;
 
-/// What kind of load there is.
+/// Kind of load.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Load {
     /// A few clients on small limits.
     Plain,
-    /// Hundreds wait while everything is paused, then all may go: a record is not enough.
+    /// Hundreds wait while everything is paused, then all are granted: more than fit one record.
     Crowd,
-    /// Large requests among many small ones: passes, dues and the shield.
+    /// Large requests among many small ones, for passes, due requests and the shield.
     Large,
 }
 
@@ -23,18 +23,18 @@ pub(super) struct Habits {
     pub(super) classes: u64,
     /// Replicas that may lead.
     pub(super) replicas: usize,
-    /// How long one waits between two requests of a client, at most.
+    /// The longest pause between two requests of a client.
     pub(super) arrive_ms: u64,
-    /// How many messages in a thousand are lost, and as many doubled.
+    /// Messages in a thousand that are lost; as many are doubled.
     pub(super) lost_per_mille: u64,
     pub(super) delay_ms: u64,
     pub(super) trouble_ms: u64,
     pub(super) operate_ms: u64,
-    /// A crash after one stage in so many; never where zero.
+    /// Average number of stages between two crashes; zero means no crashes.
     pub(super) crash_once_in: u64,
-    /// Whether days go by in between.
+    /// Whether there are pauses of days.
     pub(super) has_days: bool,
-    /// How many requests in a thousand are executions.
+    /// Requests in a thousand that are executions.
     pub(super) executions_per_mille: u64,
     pub(super) ttl_ms: [u64; 4],
     pub(super) wait_ms: [u64; 4],

@@ -1,6 +1,6 @@
-//! The machine that runs work: processes on virtual time, and the truth about them.
+//! The machine that runs work: simulated processes on virtual time.
 //!
-//! It does what the process of the newest term says, so that a stale leader begins nothing (X6).
+//! It obeys only the process of the newest term, so that a stale leader starts nothing (X6).
 //! While anything of an id is there, it starts the id at most once; an execution that was stopped
 //! before it began never begins (X2). The checker believes this machine, and not the ledger, about
 //! the processes that live.
@@ -13,19 +13,17 @@ use bursar_units::{BookingId, Millis};
 
 use crate::rng::Rng;
 
-/// The machine.
 #[derive(Debug)]
 pub(super) struct Host {
     rng: Rng,
-    places: BTreeMap<BookingId, Place>,
-    /// Exits of the executions whose place was cleaned.
+    processes: BTreeMap<BookingId, Process>,
+    /// Exits of executions that were cleaned.
     past: BTreeMap<(BookingId, Fence), Exit>,
-    /// The newest term.
     term: u64,
     effects: Vec<Effect>,
 }
 
-/// An effect on the machine that the world has yet to check or count.
+/// An effect on the machine that the world has not yet checked or counted.
 #[derive(Debug)]
 pub(super) enum Effect {
     /// A process was started under a grant; `again` if the grant had one before.
@@ -42,9 +40,9 @@ pub(super) enum Effect {
     NotObeyed,
 }
 
-/// Everything that is there of an id.
+/// Process and files of an id.
 #[derive(Debug)]
-struct Place {
+struct Process {
     fence: Fence,
     begins_ms: u64,
     ends_ms: u64,
@@ -55,11 +53,11 @@ struct Place {
 
 /// The state of an id.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Seen {
+pub(super) enum ProcessState {
     Absent,
-    /// It runs from then on.
+    /// It runs from this time on.
     Beginning(u64),
-    /// It runs until then, if nobody stops it.
+    /// It runs until this time, unless it is stopped.
     Running(u64),
     Gone(Exit),
 }
@@ -68,7 +66,7 @@ impl Host {
     pub(super) fn new(rng: Rng) -> Self {
         Self {
             rng,
-            places: BTreeMap::new(),
+            processes: BTreeMap::new(),
             past: BTreeMap::new(),
             term: 0,
             effects: Vec::new(),
@@ -80,7 +78,7 @@ impl Host {
         self.term = self.term.max(term);
     }
 
-    /// Whether it does what the process of that term says.
+    /// Whether it obeys the process of that term.
     pub(super) fn obeys(&mut self, term: u64) -> bool {
         let obeys = self.term == term;
         if !obeys {
@@ -94,59 +92,67 @@ impl Host {
         std::mem::take(&mut self.effects)
     }
 
-    pub(super) fn look(&self, id: &BookingId, now_ms: u64) -> Seen {
-        match self.places.get(id) {
-            None => Seen::Absent,
-            Some(place) if now_ms < place.begins_ms => Seen::Beginning(place.begins_ms),
-            Some(place) if now_ms < place.ends_ms => Seen::Running(place.ends_ms),
-            Some(place) => Seen::Gone(place.exit.clone()),
+    pub(super) fn state(&self, id: &BookingId, now_ms: u64) -> ProcessState {
+        match self.processes.get(id) {
+            None => ProcessState::Absent,
+            Some(process) if now_ms < process.begins_ms => {
+                ProcessState::Beginning(process.begins_ms)
+            }
+            Some(process) if now_ms < process.ends_ms => ProcessState::Running(process.ends_ms),
+            Some(process) => ProcessState::Gone(process.exit.clone()),
         }
     }
 
-    /// The ids of which something is there.
+    /// Ids with a process or files.
     pub(super) fn ids(&self) -> impl Iterator<Item = &BookingId> {
-        self.places.keys()
+        self.processes.keys()
     }
 
-    /// Whether a process lives, or will yet begin.
+    /// Whether a process runs or will begin.
     pub(super) fn is_alive(&self, id: &BookingId, fence: Fence, now_ms: u64) -> bool {
-        let place = self.places.get(id);
-        place.is_some_and(|place| place.fence == fence && now_ms < place.ends_ms)
+        let process = self.processes.get(id);
+        process.is_some_and(|process| process.fence == fence && now_ms < process.ends_ms)
     }
 
     /// The ids whose process runs.
     pub(super) fn running(&self, now_ms: u64) -> Vec<BookingId> {
-        let runs = |place: &Place| place.begins_ms <= now_ms && now_ms < place.ends_ms;
-        let running = self.places.iter().filter(|(_, place)| runs(place));
+        let runs = |process: &Process| process.begins_ms <= now_ms && now_ms < process.ends_ms;
+        let running = self.processes.iter().filter(|(_, process)| runs(process));
         running.map(|(id, _)| id.clone()).collect()
     }
 
     /// The exit of an id under a grant, if it has or will have one.
     pub(super) fn exit_of(&self, id: &BookingId, fence: Fence) -> Option<&Exit> {
-        let place = self.places.get(id).filter(|place| place.fence == fence);
+        let process = self
+            .processes
+            .get(id)
+            .filter(|process| process.fence == fence);
         let past = self.past.get(&(id.clone(), fence));
-        place.map(|place| &place.exit).or(past)
+        process.map(|process| &process.exit).or(past)
     }
 
-    /// Begins a process, unless something of the grant is there. The rest of an earlier grant of
-    /// the same id goes first, as on a real machine.
+    /// Begins a process, unless the grant has one already. The rest of an earlier grant of the same
+    /// id is removed first, as on a real machine.
     pub(super) fn start(&mut self, id: &BookingId, fence: Fence, now_ms: u64) {
-        let earlier = self.places.get(id).filter(|place| place.fence != fence);
-        if earlier.is_some_and(|place| place.ends_ms <= now_ms) {
+        let earlier = self
+            .processes
+            .get(id)
+            .filter(|process| process.fence != fence);
+        if earlier.is_some_and(|process| process.ends_ms <= now_ms) {
             self.remove(id);
         }
-        if self.places.contains_key(id) {
+        if self.processes.contains_key(id) {
             return;
         }
         let again = self.exit_of(id, fence).is_some();
-        let place = Place::draw(fence, now_ms, &mut self.rng);
-        self.places.insert(id.clone(), place);
+        let process = Process::draw(fence, now_ms, &mut self.rng);
+        self.processes.insert(id.clone(), process);
         let id = id.clone();
         self.effects.push(Effect::Started { id, fence, again });
     }
 
-    /// Asks a process to end: the time of its end, or `None` if it ignores the stop. An id that
-    /// holds its slot under `grant` and was not started never will be.
+    /// Stops a process; returns the time of its end, or `None` if it ignores the stop. An id that
+    /// holds its slot under `grant` and was not started cannot start afterwards.
     pub(super) fn stop(
         &mut self,
         id: &BookingId,
@@ -154,89 +160,90 @@ impl Host {
         grace: Millis,
         now_ms: u64,
     ) -> Option<u64> {
-        if let (Some(fence), false) = (grant, self.places.contains_key(id)) {
-            let never = Place::never(fence, now_ms);
-            self.places.insert(id.clone(), never);
+        if let (Some(fence), false) = (grant, self.processes.contains_key(id)) {
+            let never = Process::never(fence, now_ms);
+            self.processes.insert(id.clone(), never);
         }
-        let Some(place) = self.places.get_mut(id) else {
+        let Some(process) = self.processes.get_mut(id) else {
             return Some(now_ms);
         };
-        if now_ms < place.begins_ms {
-            *place = Place::never(place.fence, now_ms);
-        } else if now_ms < place.ends_ms {
-            if place.deaf > 0 {
-                place.deaf -= 1;
+        if now_ms < process.begins_ms {
+            *process = Process::never(process.fence, now_ms);
+        } else if now_ms < process.ends_ms {
+            if process.deaf > 0 {
+                process.deaf -= 1;
                 return None;
             }
             if grant.is_none() {
                 self.effects.push(Effect::EndedAfterForce);
             }
             let ends_ms = now_ms + self.rng.below(grace.ms() + 1);
-            if ends_ms < place.ends_ms {
-                place.ends_ms = ends_ms;
-                // Some take a stop as a wish and end well, most just end, some must be killed.
-                place.exit = match self.rng.below(4) {
+            if ends_ms < process.ends_ms {
+                process.ends_ms = ends_ms;
+                // Some exit with 0, most end by SIGTERM, some must be killed.
+                process.exit = match self.rng.below(4) {
                     0 => Exit::Code(0),
                     1 => Exit::Signal(9),
                     _ => Exit::Signal(15),
                 };
             }
         }
-        Some(place.ends_ms)
+        Some(process.ends_ms)
     }
 
-    /// Ends and removes the rest of an id; returns whether that worked.
+    /// Kills the process of an id and removes its files; returns whether that worked.
     pub(super) fn clean(&mut self, id: &BookingId, now_ms: u64) -> bool {
-        let Some(place) = self.places.get_mut(id) else {
+        let Some(process) = self.processes.get_mut(id) else {
             return true;
         };
-        if now_ms < place.begins_ms {
-            *place = Place::never(place.fence, now_ms);
-        } else if now_ms < place.ends_ms {
-            if place.deaf > 0 {
-                place.deaf -= 1;
+        if now_ms < process.begins_ms {
+            *process = Process::never(process.fence, now_ms);
+        } else if now_ms < process.ends_ms {
+            if process.deaf > 0 {
+                process.deaf -= 1;
                 return false;
             }
-            (place.ends_ms, place.exit) = (now_ms, Exit::Signal(9));
+            (process.ends_ms, process.exit) = (now_ms, Exit::Signal(9));
             self.effects.push(Effect::EndedAfterForce);
         }
-        let (id, fence) = (id.clone(), place.fence);
+        let (id, fence) = (id.clone(), process.fence);
         self.remove(&id);
         self.effects.push(Effect::Cleaned { id, fence });
         true
     }
 
-    /// All processes die with the machine, and nobody knows how. Those that had not begun never
-    /// were.
+    /// The machine goes down: all running processes are lost, and those that have not begun
+    /// disappear.
     pub(super) fn reboot(&mut self, now_ms: u64) {
-        self.places.retain(|_, place| place.begins_ms <= now_ms);
-        for place in self.places.values_mut() {
-            place.lose(now_ms);
+        self.processes
+            .retain(|_, process| process.begins_ms <= now_ms);
+        for process in self.processes.values_mut() {
+            process.lose(now_ms);
         }
     }
 
     /// The shim of a process is killed, and the process with it.
     pub(super) fn lose(&mut self, id: &BookingId, now_ms: u64) {
-        if let Some(place) = self.places.get_mut(id) {
-            place.lose(now_ms);
+        if let Some(process) = self.processes.get_mut(id) {
+            process.lose(now_ms);
         }
     }
 
     /// From now on every process obeys a stop.
     pub(super) fn heal(&mut self) {
-        for place in self.places.values_mut() {
-            place.deaf = 0;
+        for process in self.processes.values_mut() {
+            process.deaf = 0;
         }
     }
 
     fn remove(&mut self, id: &BookingId) {
-        if let Some(place) = self.places.remove(id) {
-            self.past.insert((id.clone(), place.fence), place.exit);
+        if let Some(process) = self.processes.remove(id) {
+            self.past.insert((id.clone(), process.fence), process.exit);
         }
     }
 }
 
-impl Place {
+impl Process {
     fn draw(fence: Fence, now_ms: u64, rng: &mut Rng) -> Self {
         if rng.once_in(25) {
             let reason = "no such file".to_owned();
@@ -277,7 +284,7 @@ impl Place {
         }
     }
 
-    /// A place of an execution that never begins.
+    /// An execution that was stopped before its start.
     fn never(fence: Fence, now_ms: u64) -> Self {
         let reason = "stopped before it started".to_owned();
         Self {

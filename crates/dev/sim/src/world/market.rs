@@ -1,8 +1,8 @@
-//! The CPU market of a node beside the ledger: its agent changes things and asks nobody, and every
-//! process tells the ledger what differs from its own view, over the same bad network (M12).
+//! The CPU market of a node: its agent acts without the ledger, and every process reports the
+//! differences between the agent and its own view to the ledger, over a bad network (M12).
 //!
-//! The agent is played: what it keeps outlives every crash, as its file does. At the end it gives
-//! everything back, and the ledger must have its picture.
+//! The agent is simulated: its data survive every crash, as its file does. At the end it restores
+//! all limits, and the ledger must have the same state as the agent.
 
 use std::collections::BTreeMap;
 
@@ -18,27 +18,25 @@ use super::action::Action;
 use crate::rng::Rng;
 use crate::violation::{Violation, broken, demand};
 
-/// The node.
 const NODE: &str = "w-17";
-/// How many pods come and go.
 const PODS: u64 = 6;
 
 /// A node and its agent.
 pub(super) struct Market {
     node: Option<ObjectName>,
     present: Present,
-    /// How often the original of each pod has changed.
+    /// Changes of the original of each pod.
     originals: BTreeMap<PodName, Changes>,
-    /// How often settings and label have changed.
+    /// Changes of settings and label.
     settings: Changes,
     labels: Changes,
 }
 
-/// How often something has changed, in truth and in the ledger.
+/// Number of changes that the agent made, and of those that the ledger recorded.
 #[derive(Clone, Copy, Default)]
 struct Changes {
-    seen: u64,
-    told: u64,
+    made: u64,
+    recorded: u64,
 }
 
 impl Default for Market {
@@ -52,14 +50,17 @@ impl Default for Market {
                 position: None,
             },
             originals: BTreeMap::new(),
-            settings: Changes { seen: 1, told: 0 },
+            settings: Changes {
+                made: 1,
+                recorded: 0,
+            },
             labels: Changes::default(),
         }
     }
 }
 
 impl Market {
-    /// One clearing: some of what the ledger is to know may change.
+    /// One clearing, which may change the state.
     fn clear(&mut self, rng: &mut Rng, now_ms: u64) {
         let position = self.present.position.as_ref();
         let (lines, writes) = position.map_or((0, 0), |last| (last.lines, last.writes));
@@ -93,7 +94,7 @@ impl Market {
         }
     }
 
-    /// The agent ends, and everything is as its users wrote it.
+    /// The agent ends, and restores all limits of the users.
     fn give_back(&mut self) {
         let kept: Vec<PodName> = self.present.originals.keys().cloned().collect();
         for pod in kept {
@@ -107,7 +108,7 @@ impl Market {
             None => self.present.originals.remove(&pod),
         };
         if before != original {
-            self.originals.entry(pod).or_default().seen += 1;
+            self.originals.entry(pod).or_default().made += 1;
         }
     }
 
@@ -116,7 +117,7 @@ impl Market {
             .present
             .labelled
             .map_or(Label::default(), |is| is.label);
-        self.labels.seen += u64::from(before != label);
+        self.labels.made += u64::from(before != label);
         self.present.labelled = Some(Labelled {
             label,
             pods: rng.below(PODS),
@@ -126,11 +127,11 @@ impl Market {
     }
 
     fn set(&mut self, settings: Settings) {
-        self.settings.seen += u64::from(self.present.settings != settings);
+        self.settings.made += u64::from(self.present.settings != settings);
         self.present.settings = settings;
     }
 
-    /// Counts what the ledger was told, which never is more than there was.
+    /// Counts a recorded change; there are never more than the agent made.
     fn count(&mut self, event: &Event) -> Result<(), Violation> {
         let changes = match event {
             Event::Taken { pod, .. } | Event::Returned { pod, .. } => {
@@ -140,16 +141,16 @@ impl Market {
             Event::Labelled { .. } => &mut self.labels,
             Event::Digested { .. } => return Ok(()),
         };
-        changes.told += 1;
-        let Changes { seen, told } = *changes;
+        changes.recorded += 1;
+        let Changes { made, recorded } = *changes;
         demand(
-            told <= seen,
+            recorded <= made,
             "what happened once in a market is on record once",
-            || format!("{event:?} is change {told} on record of {seen}"),
+            || format!("{event:?} is change {recorded} on record of {made}"),
         )
     }
 
-    /// Whether the ledger knows what there is.
+    /// Whether the ledger has the state of the agent.
     fn is_known(&self, known: Option<&Known>) -> bool {
         let Some(known) = known else {
             return false;
@@ -162,7 +163,7 @@ impl Market {
 }
 
 impl World<'_> {
-    /// The agent clears, and will clear again until everybody stops.
+    /// The agent clears, and plans the next clearing until all clients stop.
     pub(super) fn clear_market(&mut self) {
         if self.is_stopping {
             self.market.give_back();
@@ -177,7 +178,7 @@ impl World<'_> {
         }
     }
 
-    /// A process will compare, if it lives until then.
+    /// Plans the comparison of a process.
     pub(super) fn plan_report(&mut self, replica: usize) {
         let delay = 2 * self.habits.delay_ms + self.rng.between(10, 500);
         if let Some(one) = self.replicas.get(replica) {
@@ -186,8 +187,8 @@ impl World<'_> {
         }
     }
 
-    /// A process compares its view with the agent's picture, tells what differs, and, as nobody
-    /// knows whether that arrives, compares again.
+    /// A process compares its view with the agent and reports the differences. Reports may be lost,
+    /// so it compares again later.
     pub(super) fn report_market(&mut self, replica: usize) {
         let process = self.replicas.get(replica);
         let process = process.and_then(|one| one.process.as_ref());
@@ -217,7 +218,7 @@ impl World<'_> {
         self.plan_report(replica);
     }
 
-    /// What the ledger was told in this step, against what happened.
+    /// Compares the market events of this step with the changes of the agent.
     pub(super) fn check_market(&mut self) -> Result<(), Violation> {
         for event in self.checker.take_market() {
             let word = match event {
@@ -230,19 +231,19 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Whether the ledger has the agent's picture.
+    /// Whether the committed state equals that of the agent.
     pub(super) fn market_is_known(&self) -> bool {
         self.market.is_known(self.checker.market(NODE))
     }
 
-    /// After everybody stopped the ledger has the agent's picture.
+    /// Checks that the ledger has the state of the agent after all clients have stopped.
     pub(super) fn check_market_is_known(&self) -> Result<(), Violation> {
         if self.market_is_known() {
             return Ok(());
         }
         let known = self.checker.market(NODE);
-        let seen = format!("{known:?}, and in truth {:?}", self.market.present);
-        Err(broken("the ledger has the picture of the market", seen))
+        let states = format!("{known:?}, and in truth {:?}", self.market.present);
+        Err(broken("the ledger has the picture of the market", states))
     }
 }
 

@@ -13,7 +13,7 @@ use super::{Sent, World};
 use crate::violation::Violation;
 
 impl World<'_> {
-    /// Sends something on its way: lost, doubled, delayed.
+    /// Sends a message, which may be lost, doubled or delayed.
     pub(super) fn post(&mut self, action: &Action) {
         if !self.is_stopping && self.rng.per_mille(self.habits.lost_per_mille) {
             let is_answer = matches!(action, Action::Answer { .. } | Action::Sight { .. });
@@ -34,7 +34,7 @@ impl World<'_> {
         };
         for _ in 0..copies {
             let delay = self.rng.below(self.habits.delay_ms + 1);
-            // Now and then one takes much longer than all others.
+            // A few take much longer than all others.
             let delay = if self.rng.once_in(200) {
                 delay * 50
             } else {
@@ -101,7 +101,7 @@ impl World<'_> {
             return;
         };
         let Some(process) = self.process(replica) else {
-            // Nobody listens; the client finds out by waiting, and tries the other one.
+            // The replica is down; after a timeout the client tries the other one.
             self.trace.note("nobody listens");
             let client = sent.client;
             self.turn_elsewhere(client);
@@ -120,7 +120,7 @@ impl World<'_> {
         self.plan_build(replica, self.now_ms + delay);
     }
 
-    /// Lets at most `most` answers out of a process.
+    /// Sends at most `most` answers of a process.
     pub(super) fn let_answers_out(&mut self, replica: usize, most: usize) -> Result<(), Violation> {
         let Some(process) = self.process(replica) else {
             return Ok(());

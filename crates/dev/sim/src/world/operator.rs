@@ -1,4 +1,4 @@
-//! Operators: they change limits and nodes, pause and unpause, and take bookings back.
+//! Operators: they change limits and nodes, pause and unpause, and force the end of bookings.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::habits::Load;
 const DAY_MS: u64 = 86_400_000;
 
 impl World<'_> {
-    /// An operator does one thing, and will do another.
+    /// Sends one command, and plans the next.
     pub(super) fn operate(&mut self) {
         if self.is_stopping {
             return;
@@ -102,14 +102,14 @@ impl World<'_> {
         })
     }
 
-    /// Everything is paused while hundreds come, then all may go at once.
+    /// Pauses everything while hundreds arrive, then grants all at once.
     fn pause_or_open(&mut self) -> Command {
         let waiting = self.checker.counts().1;
         let slots = if waiting < 280 { 0 } else { 1_000 };
         self.set_default(Some(slots))
     }
 
-    /// Four slots, so that a request for all four is passed by many.
+    /// Sets four slots, so that many requests pass one for all four.
     fn keep_small(&mut self) -> Command {
         self.set_default(Some(4))
     }

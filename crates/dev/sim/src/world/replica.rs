@@ -4,7 +4,7 @@
 //! build ─► send ─► commit ─► publish        three owners, one batch in flight (L1)
 //!                    └─► resolve             after an unknown outcome (L2)
 //! ```
-//! The stages are those of the program (`bursar_ledger::stage`); only the order of their turns is
+//! The stages are those of the program (`bursar_ledger::inline`); only the order of their turns is
 //! drawn here, so that a crash fits between any two.
 
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,6 @@ const LEDGER: &str = "0198f3c2-0000-7000-8000-000000000000";
 /// Answers on their way out of the process, with the request each belongs to.
 pub(super) type Outbox = Arc<Mutex<Vec<(u64, Result<Vec<Outcome>, Failure>)>>>;
 
-/// A process.
 pub(super) struct Process {
     pub(super) ledger: Ledger,
     pub(super) stages: Stages,
@@ -57,7 +56,6 @@ pub(super) enum Committed {
 pub(super) enum StartError {
     /// The store is away; try again.
     Away,
-    /// A promise is broken.
     Broken(Violation),
 }
 
@@ -119,7 +117,7 @@ impl Process {
         let state = begun.writer.working().clone();
         let root = begun.committer.builder().root();
         let begun = Begun {
-            writer: Writer::new(state.clone(), decided::overheard),
+            writer: Writer::new(state.clone(), decided::decide_and_record),
             ..begun
         };
         let (ledger, stages) = Ledger::inline(begun, clock, Arc::new(Quiet));
@@ -153,13 +151,13 @@ impl Process {
         self.stages.is_free() && self.stages.writer().batch().records.is_empty()
     }
 
-    /// Whether something waits for its decision.
+    /// Whether commands wait.
     pub(super) fn has_more(&self) -> bool {
         let (control, work) = self.ledger.waiting();
         !self.is_over() && control + work > 0
     }
 
-    /// Name of the place that the next crash would hit.
+    /// Name of the stage that a crash now would hit.
     pub(super) fn stage(&self) -> &'static str {
         if self.stages.is_unknown() {
             "crash: while the outcome is unknown"
@@ -178,7 +176,7 @@ impl Process {
     pub(super) fn build(&mut self, most: usize, world_ms: u64) -> Result<(), Violation> {
         let built = self.stages.build(most);
         self.open
-            .extend(decided::heard(world_ms, self.ledger.now()));
+            .extend(decided::take_decisions(world_ms, self.ledger.now()));
         built.map_err(|poison| broken("deciding never panics", format!("{poison:?}")))
     }
 
@@ -208,7 +206,7 @@ impl Process {
         Some((committed, std::mem::take(&mut self.in_flight)))
     }
 
-    /// Asks the store for an unknown outcome: whether the batch was committed, if it knows.
+    /// Asks the store for an unknown outcome; returns whether the batch was committed, if known.
     pub(super) fn resolve(&mut self) -> Option<bool> {
         if !self.stages.is_unknown() {
             return None;
@@ -234,7 +232,7 @@ fn fatal(error: &dyn std::error::Error) -> StartError {
     StartError::Broken(broken("a start finds what was committed", chain(error)))
 }
 
-/// Who signs: the same key in every world.
+/// The signing key, which is the same in every world.
 fn hand(ledger: &str, generation: u64) -> Result<Hand, key::Error> {
     let name = Name::ledger(ledger, generation).map_err(|source| key::Error::Form {
         path: "memory".to_owned(),

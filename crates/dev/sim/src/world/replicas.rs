@@ -25,7 +25,7 @@ impl World<'_> {
         true
     }
 
-    /// Whether an action has lost its purpose: its process is gone, or an earlier turn did it all.
+    /// Whether an action is obsolete: its process is gone, or an earlier turn did its work.
     pub(super) fn is_idle(&self, at_ms: u64, action: &Action) -> bool {
         let (replica, incarnation) = match action {
             Action::Wake { client, lease } => {
@@ -81,7 +81,7 @@ impl World<'_> {
         let Some(process) = process.filter(|process| process.stages.is_free()) else {
             return;
         };
-        if let Some(deadline) = process.stages.writer().next_deadline() {
+        if let Some(deadline) = process.stages.writer().working().next_deadline() {
             let wait = deadline.since(process.ledger.now()).ms().max(1);
             let late = if self.rng.once_in(4) {
                 self.rng.below(300)
@@ -102,7 +102,7 @@ impl World<'_> {
         let Some(process) = one.process.as_mut() else {
             return Ok(());
         };
-        // Decisions that are made while the store is away come to nothing: the absence goes on.
+        // Decisions while the store is away have no effect: the absence continues.
         let away_from = if process.is_recovering() {
             None
         } else {
@@ -158,7 +158,7 @@ impl World<'_> {
         self.checker.about_to_commit(&decisions);
         match committed {
             Committed::Done => {
-                // A stale leader cannot write, but it refuses by what it knows.
+                // A stale leader cannot write, but it can refuse, based on its old state.
                 if is_leader {
                     self.checker.follow(&decisions, now_ms, self.tally)?;
                 }
@@ -173,7 +173,7 @@ impl World<'_> {
             Committed::Unknown => {
                 self.trace.note("outcome unknown");
                 if let Some(one) = self.replicas.get_mut(replica) {
-                    // Like one that stands still, it notices only by deadlines that are late.
+                    // Like a process that stalls, it notices only late deadlines.
                     one.leave(ABSENCE);
                 }
                 if self.rng.once_in(2) {
@@ -320,7 +320,7 @@ impl World<'_> {
             };
             self.tally.add(word, 1);
         }
-        // A new process takes the machine over before it does anything.
+        // A new process first takes over the machine.
         self.host.lock().obey(self.epoch);
         self.count_adopted(&started.state);
         let (ledger, runtime) = (&started.process.ledger, self.runtime.handle());
@@ -338,14 +338,14 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A process that may not write any more starts again, after a while.
+    /// Restarts a process that may not write any more, after a pause.
     fn note_end_of_term(&mut self, replica: usize) {
         let process = self.process(replica);
         if process.is_some_and(Process::is_over) {
             if process.is_some_and(|process| process.epoch < self.epoch) {
                 self.tally.add("stale leader refused", 1);
             }
-            // Two that never let go of each other would do nothing else.
+            // Two processes that replace each other all the time would do nothing else.
             let patience_ms = if self.replicas.len() > 1 {
                 90_000
             } else {

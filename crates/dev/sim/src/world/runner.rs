@@ -18,7 +18,7 @@ use super::executor::{Gate, SharedHost, SimExecutor};
 use super::host::Effect;
 use crate::violation::{Violation, demand};
 
-/// A running runner; dropping it is its crash.
+/// A running runner; dropping it simulates a crash.
 pub(super) struct RunnerTask {
     task: JoinHandle<()>,
     gate: Gate,
@@ -40,7 +40,7 @@ impl RunnerTask {
         }
     }
 
-    /// The process sleeps or stands still until then.
+    /// The process sleeps or stalls until this time.
     pub(super) fn hold_until(&self, at_ms: u64) {
         self.gate.hold_until(at_ms);
     }
@@ -48,15 +48,15 @@ impl RunnerTask {
 
 impl Drop for RunnerTask {
     fn drop(&mut self) {
-        // Tasks that are already woken run once more before they are aborted: without effect.
+        // Tasks that are already woken run once more before they are aborted, without effect.
         self.gate.close();
         self.task.abort();
     }
 }
 
 impl World<'_> {
-    /// Checks what the runners did to the machine since the last step. The checker moves in steps
-    /// only, so it knows what was committed at the time of each effect.
+    /// Checks the effects of the runners on the machine since the last step. The checker moves in steps
+    /// only, so it knows the committed state at the time of each effect.
     pub(super) fn check_effects(&mut self) -> Result<(), Violation> {
         let effects = self.host.lock().take_effects();
         for effect in effects {
@@ -74,7 +74,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Nothing begins without a slot, and no grant begins twice.
+    /// Checks that no process begins without a slot, and that no grant begins twice.
     fn check_start(&mut self, id: &BookingId, fence: Fence, again: bool) -> Result<(), Violation> {
         self.trace.note(&format!("{id} is started"));
         demand(
@@ -82,13 +82,13 @@ impl World<'_> {
             "only what holds its slot is started",
             || format!("`{id}` was started under {fence:?}"),
         )?;
-        // An id is granted at most once while it is remembered, so its process is the only one.
+        // An id is granted at most once while it is stored, so this is its only process.
         demand(!again, "a grant has at most one process, ever", || {
             format!("`{id}` was started again under {fence:?}")
         })
     }
 
-    /// Counts the processes that live when their ledger comes back.
+    /// Counts the processes that are alive when their ledger comes back.
     pub(super) fn count_adopted(&mut self, state: &State) {
         let host = self.host.lock();
         let lives = |id: &BookingId, fence| host.is_alive(id, fence, self.now_ms);
@@ -118,7 +118,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// After everybody stopped no process lives and nothing is left of any.
+    /// Checks that no process and no files are left after all clients have stopped.
     pub(super) fn check_machine_is_empty(&self) -> Result<(), Violation> {
         let host = self.host.lock();
         let left: Vec<_> = host.ids().collect();

@@ -1,4 +1,4 @@
-//! What goes wrong: stores, clocks, processes, disks and days that nobody wants anything.
+//! Failures of stores, clocks, processes and disks, and days without requests.
 
 use bursar_ledger::clock::Clock as _;
 use bursar_ledger::store::memory::Fault;
@@ -14,7 +14,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DISK_LOW_BYTES: u64 = 1 << 20;
 
 impl World<'_> {
-    /// One thing goes wrong, and another is planned.
+    /// Causes one failure, and plans the next.
     pub(super) fn trouble(&mut self) -> Result<(), Violation> {
         if self.is_stopping {
             return Ok(());
@@ -49,12 +49,12 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Rolls the dice for a crash at this very place.
+    /// Crashes the process here, at random.
     pub(super) fn crash_here(&mut self, replica: usize) -> Result<bool, Violation> {
         if self.is_stopping || !self.rng.once_in(self.habits.crash_once_in) {
             return Ok(false);
         }
-        // What has left the process has left it.
+        // Answers that have left the process still arrive.
         self.let_answers_out(replica, usize::MAX)?;
         if let Some(stage) = self.process(replica).map(Process::stage) {
             self.tally.add(stage, 1);
@@ -63,7 +63,7 @@ impl World<'_> {
         Ok(true)
     }
 
-    /// A crash after some answers of a batch left and before the others did.
+    /// Crashes the process after some answers of a batch have left.
     pub(super) fn crash_between_answers(&mut self, replica: usize) -> Result<bool, Violation> {
         if self.is_stopping || !self.rng.once_in(self.habits.crash_once_in) {
             return Ok(false);
@@ -75,7 +75,7 @@ impl World<'_> {
         Ok(true)
     }
 
-    /// The process is gone with all that was not in the store; another starts later.
+    /// Ends the process; only the records in the store survive. Another one starts later.
     pub(super) fn crash(&mut self, replica: usize) {
         let Some(one) = self.replicas.get_mut(replica) else {
             return;
@@ -139,7 +139,7 @@ impl World<'_> {
         let wall = one.machine.wall();
         self.trace
             .note(&format!("the clock of {replica} is set to {}", wall.ms()));
-        // The engine looks at the clock at least once a second.
+        // The engine reads the clock at least once a second.
         let later = self.now_ms + self.rng.below(1_000);
         self.plan_build(replica, later);
     }
@@ -178,8 +178,8 @@ impl World<'_> {
         self.plan_build(replica, now_ms + length_ms);
     }
 
-    /// Nobody else does anything for most of a long absence, or there would be nothing but repeats:
-    /// actions that are planned meanwhile happen late.
+    /// Clients do nothing for most of a long absence, or they would only repeat requests: actions that
+    /// are planned in that time happen late.
     fn skip(&mut self, length_ms: u64) {
         self.skip_ms += length_ms.saturating_sub(15_000);
     }
@@ -219,7 +219,7 @@ impl World<'_> {
         self.plan_start(other, self.now_ms);
     }
 
-    /// The shim of a process is killed: nobody will know how the process ended.
+    /// Kills the shim of a process, so that its exit cannot be known.
     fn lose_shim(&mut self) {
         let running = self.host.lock().running(self.now_ms);
         if let Some(id) = self.rng.pick(&running) {
@@ -230,7 +230,7 @@ impl World<'_> {
         }
     }
 
-    /// The machine goes down with all that runs on it, and comes back.
+    /// Restarts the machine; all processes on it end.
     fn reboot(&mut self) {
         self.trace.note("the machine reboots");
         self.tally.add("machine rebooted", 1);
@@ -252,7 +252,7 @@ impl World<'_> {
 }
 
 impl super::Replica {
-    /// The process and its runner do nothing until then.
+    /// The process and its runner do nothing until that time.
     fn hold_until(&mut self, at_ms: u64) {
         self.busy_until_ms = at_ms;
         if let Some(runner) = &self.runner {
@@ -260,7 +260,7 @@ impl super::Replica {
         }
     }
 
-    /// From now on the ledger is away, until its engine's next turn.
+    /// Notes that the ledger is away until its engine's next turn.
     pub(super) fn leave(&mut self, slack: Millis) {
         if let Some(process) = &self.process
             && self.away_from.is_none()

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bursar_engine::booking::{self, Fence, Outcome as Said, Reply, Request, Standing};
 use bursar_engine::{Answer, Command, Events, Refusal, State, decide, snapshot};
 use bursar_journal::checkpoint::{Name, SigningKey};
-use bursar_ledger::clock::{Clock, TermClock};
+use bursar_ledger::clock::{Clock, Moment, TermClock};
 use bursar_ledger::data;
 use bursar_ledger::intake::{Failure, Intake, LANE_LENGTH_MAX, Outcome, Submission};
 use bursar_ledger::pipeline::{Ledger, Observe, Running};
@@ -439,28 +439,28 @@ fn time_never_goes_back_and_leaps_only_forward() {
     );
     hands.pass(10);
     assert_eq!(term.now(hands.as_ref()), Instant::from_ms(2_000_010));
-    assert_eq!(
-        term.jump(hands.as_ref()),
-        None,
-        "it was behind from the start"
-    );
+    let steady = term.look(hands.as_ref());
+    assert!(!steady.jumped, "it was behind from the start");
     hands.wall.fetch_add(3_600_000, Ordering::SeqCst);
-    assert_eq!(term.jump(hands.as_ref()), Some(Instant::from_ms(4_600_010)));
-    assert_eq!(
-        term.now(hands.as_ref()),
-        Instant::from_ms(4_600_010),
-        "forward with the wall"
-    );
+    let forward = Moment {
+        now: Instant::from_ms(4_600_010),
+        wall: Instant::from_ms(4_600_010),
+        jumped: true,
+    };
+    assert_eq!(term.look(hands.as_ref()), forward, "forward with the wall");
+    assert_eq!(term.now(hands.as_ref()), forward.now);
     hands.wall.fetch_sub(3_600_000, Ordering::SeqCst);
-    assert_eq!(term.jump(hands.as_ref()), Some(Instant::from_ms(1_000_010)));
-    assert_eq!(
-        term.now(hands.as_ref()),
-        Instant::from_ms(4_600_010),
-        "never back"
-    );
-    assert_eq!(term.jump(hands.as_ref()), None, "once said, it is known");
+    let back = Moment {
+        wall: Instant::from_ms(1_000_010),
+        ..forward
+    };
+    assert_eq!(term.look(hands.as_ref()), back, "never back");
+    assert_eq!(term.now(hands.as_ref()), back.now);
+    let known = term.look(hands.as_ref());
+    assert!(!known.jumped, "a jump is reported once");
     hands.wall.fetch_add(4_999, Ordering::SeqCst);
-    assert_eq!(term.jump(hands.as_ref()), None, "five seconds are no jump");
+    let drifted = term.look(hands.as_ref());
+    assert!(!drifted.jumped, "five seconds are no jump");
 }
 
 /// A store that stands still in an append until it is let go.

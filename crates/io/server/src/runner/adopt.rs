@@ -1,9 +1,9 @@
-//! Adoption of a program that runs and that the ledger does not know, because a restore has lost the
+//! Adoption of a running program that the ledger does not know, because a restore has lost the
 //! records about it (X5).
 //!
-//! A program carries the command that adopts it, with its request and fence, as the ledger writes
-//! it. A program that an earlier version started, or whose directory is missing, carries none. It
-//! counts as one slot of class and tenant [`UNKNOWN`] for as long as any execution may run.
+//! Each program has a note: the command that adopts it, with its request and fence, in the form of
+//! the ledger. A program that an earlier version started, or whose directory is missing, has none.
+//! It counts as one slot of class and tenant [`UNKNOWN`], with the longest possible time to run.
 
 use bursar_engine::Answer;
 use bursar_engine::booking::execution::{
@@ -20,7 +20,7 @@ use crate::log;
 /// Class and tenant of a program without a note.
 const UNKNOWN: &str = "unknown";
 
-/// The note that a program carries.
+/// The note of a program.
 pub(super) fn note(request: &Request, order: &Order, fence: Fence) -> String {
     let adopt = Command::Adopt(Adoption {
         booking: Request {
@@ -28,10 +28,10 @@ pub(super) fn note(request: &Request, order: &Order, fence: Fence) -> String {
             ..request.clone()
         },
         order: Some(order.clone()),
-        // The adopting runner sees the isolation.
+        // Replaced when the program is adopted.
         isolation: Isolation::None,
     });
-    // A request that is on record can be written.
+    // A recorded request can always be encoded.
     command_text(&adopt.into()).unwrap_or_default()
 }
 
@@ -57,11 +57,14 @@ fn command(id: &BookingId, note: &str, isolation: Isolation) -> Option<Command> 
         Ok(bursar_engine::Command::Booking(Command::Adopt(noted))) => Some(noted),
         _ => None,
     };
-    let found = match noted.filter(|noted| noted.booking.id == *id) {
+    let adoption = match noted.filter(|noted| noted.booking.id == *id) {
         Some(noted) => noted,
         None => unknown(id)?,
     };
-    Some(Command::Adopt(Adoption { isolation, ..found }))
+    Some(Command::Adopt(Adoption {
+        isolation,
+        ..adoption
+    }))
 }
 
 fn unknown(id: &BookingId) -> Option<Adoption> {

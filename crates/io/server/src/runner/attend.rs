@@ -17,18 +17,18 @@ use super::reconcile::life;
 use super::{Ordering, Shared, adopt};
 use crate::log;
 
-/// Pause between two looks at an adopted execution without a shim.
+/// Pause between two checks of an adopted execution without a shim.
 const UNWATCHED_PAUSE: Duration = Duration::from_secs(1);
-/// Pause after a look that failed.
+/// Pause after a check that failed.
 const UNSEEN_PAUSE: Duration = Duration::from_secs(5);
-/// The longest time from a stop that worked until its result is known.
+/// The longest time from a successful stop until its result is known.
 const RESULT_WITHIN: Duration = Duration::from_secs(10);
-/// The pause after the first stop that failed; it doubles up to [`STOP_PAUSE_MAX`].
+/// Pause after the first failed stop; it doubles up to [`STOP_PAUSE_MAX`].
 const STOP_PAUSE: Duration = Duration::from_secs(1);
 /// Pause between two stops of a stuck execution.
 const STOP_PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Carries out everything that the ledger wants for an execution, until it wants nothing.
+/// Does everything that the ledger wants for an execution, until it wants nothing.
 pub(super) async fn attend(shared: &Shared, outbox: &Outbox, id: &BookingId, changed: &Notify) {
     while let Some(wanted) = shared.wanted(id) {
         let acted = match wanted {
@@ -60,14 +60,14 @@ async fn start(shared: &Shared, outbox: &Outbox, id: &BookingId, changed: &Notif
         }
         let start = async {
             match unwatched(shared, id).await {
-                Some(found) => Err(found),
+                Some(running) => Err(running),
                 None => Ok(shared.executor.start(id, &job).await),
             }
         };
         tokio::select! {
             biased;
             begun = start => begun,
-            // Cancelled or overdue: what was begun is stopped, and nothing is begun any more.
+            // Cancelled or overdue: the next step is a stop, which also prevents a later start.
             () = no_longer(shared, id, Wanted::Start, changed) => return Some(()),
         }
     };
@@ -94,25 +94,23 @@ async fn watch(shared: &Shared, outbox: &Outbox, id: &BookingId, changed: &Notif
     }
 }
 
-/// The process of an execution without a shim, in a ledger that was restored: the executor would
-/// kill it as lost, but its start may be in the lost records (X5).
+/// Note and isolation of a running process without a shim, in a ledger that was restored: the
+/// executor would kill it as lost, but its start may be in the lost records (X5).
 async fn unwatched(shared: &Shared, id: &BookingId) -> Option<(String, Isolation)> {
     if shared.ledger.view().read().spine.generation == 0 {
         return None;
     }
-    let mut seen = life(shared, id).await;
-    while seen.is_none() {
-        // It may run: nothing is done until this is known.
-        sleep(UNSEEN_PAUSE).await;
-        seen = life(shared, id).await;
-    }
-    match seen {
-        Some(Life::Running {
-            note,
-            isolation,
-            has_shim: false,
-        }) => Some((note, isolation)),
-        _ => None,
+    loop {
+        match life(shared, id).await {
+            Some(Life::Running {
+                note,
+                isolation,
+                has_shim: false,
+            }) => return Some((note, isolation)),
+            Some(_) => return None,
+            // It may run: nothing is done until this is known.
+            None => sleep(UNSEEN_PAUSE).await,
+        }
     }
 }
 
@@ -126,7 +124,7 @@ fn is_adopted(shared: &Shared, id: &BookingId) -> bool {
     }
 }
 
-/// One attempt; the next follows after a pause, unless the process is gone meanwhile.
+/// Makes one attempt to stop; returns after the pause before the next, or when the process is gone.
 async fn stop(shared: &Shared, outbox: &Outbox, id: &BookingId, failed: u32) -> Acted {
     let within = match shared.executor.stop(id, grace(shared, id)).await {
         Ok(()) => RESULT_WITHIN,
@@ -135,7 +133,7 @@ async fn stop(shared: &Shared, outbox: &Outbox, id: &BookingId, failed: u32) -> 
             Duration::ZERO
         }
     };
-    // Only now: before the first stop an execution that was not begun could still be.
+    // Called after the stop: before it, an execution without a start could still start.
     let exit = shared.executor.exit(id);
     tokio::pin!(exit);
     if let Ok(exit) = tokio::time::timeout(within, &mut exit).await {
@@ -155,7 +153,7 @@ async fn stop(shared: &Shared, outbox: &Outbox, id: &BookingId, failed: u32) -> 
 
 async fn report_started(outbox: &Outbox, id: &BookingId, isolation: Isolation) -> Acted {
     let id = id.clone();
-    // A refusal means that it is over; the next read of the state shows it.
+    // A refusal means that the execution is over; the next read of the state shows it.
     let _refused = outbox.send(Command::Started { id, isolation }).await?;
     Some(())
 }
@@ -197,13 +195,13 @@ fn grace(shared: &Shared, id: &BookingId) -> Duration {
     Duration::from_millis(grace.unwrap_or(GRACE_DEFAULT).ms())
 }
 
-/// Whether it ended while its process may live: only an operator can do that.
+/// Whether an execution has ended while its process may be alive: an operator forced its end.
 fn is_left_alive(shared: &Shared, id: &BookingId) -> bool {
     let state = shared.ledger.view().read();
     matches!(state.bookings.standing(id), Some(Standing::Ended(ended)) if ended.end() == End::Forced)
 }
 
-/// Ends the rest of an execution at once. After a failure the reconciler tries again.
+/// Stops and cleans an execution that has ended. After a failure the reconciler tries again.
 async fn clean(shared: &Shared, id: &BookingId) {
     if let Err(error) = shared.executor.stop(id, grace(shared, id)).await {
         shared.trouble();

@@ -1,7 +1,7 @@
-//! Results of executions on their way to the ledger: gathered, sent, and sent again until they are
-//! accepted.
+//! Queue of the results of executions: they are gathered, and sent to the ledger until it accepts
+//! them.
 //!
-//! A result may be sent twice: the engine counts it once. It must not be lost, or a slot would be.
+//! A result may be sent twice: the engine counts it once. A lost result would be a lost slot.
 
 use std::time::Duration;
 
@@ -9,8 +9,7 @@ use bursar_engine::booking::Command;
 use bursar_engine::{Answer, Refusal};
 use bursar_ledger::intake::Outcome;
 use bursar_ledger::pipeline::Ledger;
-use bursar_ledger::writer::SELF;
-use bursar_units::Label;
+use bursar_ledger::writer::own_principal;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -18,15 +17,15 @@ use crate::log;
 
 /// The most results in one batch.
 const BATCH_MAX: usize = 256;
-/// The most batches on their way: together they stay within the bound of one principal (L4).
+/// The most batches in flight: together they stay within the bound of one principal (L4).
 const BATCHES_MAX: usize = 3;
-/// The most results that may wait; a task that has one more waits itself.
+/// The most results that may wait; with one more, its task waits.
 const WAITING_MAX: usize = 4_096;
 /// The first pause before a batch is sent again; it doubles up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// A result, and the receiver of the decision on it.
+/// A result, and the sender of the decision on it.
 type Report = (
     bursar_engine::Command,
     oneshot::Sender<Result<Answer, Refusal>>,
@@ -36,7 +35,7 @@ type Report = (
 #[derive(Clone)]
 pub(super) struct Outbox(mpsc::Sender<Report>);
 
-/// The task that sends them.
+/// The task that sends queued results.
 pub(super) struct Delivery {
     ledger: Ledger,
     reports: mpsc::Receiver<Report>,
@@ -76,16 +75,14 @@ impl Delivery {
 }
 
 async fn deliver(ledger: &Ledger, reports: Vec<Report>) {
-    let (commands, receivers): (Vec<_>, Vec<_>) = reports.into_iter().unzip();
+    let (commands, senders): (Vec<_>, Vec<_>) = reports.into_iter().unzip();
     let mut pause = PAUSE;
     let outcomes = loop {
-        // The tasks have ended with their runner; the next runner finds the results again.
-        if receivers.iter().all(oneshot::Sender::is_closed) {
+        // All tasks have ended with their runner; the next runner finds the results again.
+        if senders.iter().all(oneshot::Sender::is_closed) {
             return;
         }
-        #[expect(clippy::expect_used, reason = "a constant that is a label")]
-        let by = Label::new(SELF).expect("the program's own name is a label");
-        match ledger.submit(by, commands.clone()).await {
+        match ledger.submit(own_principal(), commands.clone()).await {
             Ok(outcomes) => break outcomes,
             Err(failure) => {
                 tracing::warn!(%failure, results = commands.len(), "{}", log::EXECUTION_RESULTS_NOT_TAKEN);
@@ -94,8 +91,8 @@ async fn deliver(ledger: &Ledger, reports: Vec<Report>) {
             }
         }
     };
-    for (receiver, Outcome { result, .. }) in receivers.into_iter().zip(outcomes) {
-        // A task that went away needs no answer.
-        let _gone = receiver.send(result);
+    for (sender, Outcome { result, .. }) in senders.into_iter().zip(outcomes) {
+        // The task may be gone.
+        let _gone = sender.send(result);
     }
 }

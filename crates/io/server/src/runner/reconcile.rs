@@ -1,11 +1,10 @@
 //! Compares the executions on the machine with those that the ledger knows (X5).
 //!
-//! It touches only executions that carry our ledger's id. One is stopped only if the ledger knows
-//! its id as ended, or has not known it in two listings that are [`TWICE`] apart; a listing that
-//! failed does not count. A ledger that was restored may have lost records: there, a process that
-//! runs and that the ledger does not know as started is adopted, with or without a shim, and never
-//! killed. The end of a process is never concluded here: the task of each execution asks the
-//! executor for it.
+//! It changes only executions with the id of this ledger. One is stopped only if the ledger knows
+//! its id as ended, or has not known it in two listings that are [`LISTING_PAUSE`] apart; a listing
+//! that failed does not count. A ledger that was restored may have lost records: a running process
+//! that it does not know as started is adopted, with or without a shim, and never killed. The end of
+//! a process is never decided here: the task of each execution gets it from the executor.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,13 +21,13 @@ use super::{Ordering, Shared, adopt};
 use crate::log;
 
 /// Pause between two listings; an execution that is unknown for so long is cleaned.
-const TWICE: Duration = Duration::from_secs(30);
+const LISTING_PAUSE: Duration = Duration::from_secs(30);
 /// Number of ended executions whose output is kept, the newest. Each has at most twice 10 MiB.
 const OUTPUTS_MAX: usize = 10_000;
 
 /// Results of earlier listings.
 #[derive(Default)]
-struct Seen {
+struct History {
     /// Executions that the ledger does not know, each with the time of the first listing.
     unknown: BTreeMap<BookingId, Instant>,
     /// Executions that have ended and were cleaned.
@@ -36,17 +35,17 @@ struct Seen {
 }
 
 pub(super) async fn for_ever(shared: Arc<Shared>, outbox: Outbox) {
-    let mut seen = Seen::default();
-    let mut ticks = interval(TWICE);
+    let mut history = History::default();
+    let mut ticks = interval(LISTING_PAUSE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        look(&shared, &outbox, &mut seen).await;
+        reconcile(&shared, &outbox, &mut history).await;
         forget_works(&shared).await;
     }
 }
 
-async fn look(shared: &Shared, outbox: &Outbox, seen: &mut Seen) {
+async fn reconcile(shared: &Shared, outbox: &Outbox, history: &mut History) {
     let listed = match shared.executor.list().await {
         Ok(listed) => listed,
         Err(error) => {
@@ -61,17 +60,17 @@ async fn look(shared: &Shared, outbox: &Outbox, seen: &mut Seen) {
             listed.remove(&id);
         }
     }
-    seen.unknown.retain(|id, _| listed.contains(id));
-    seen.cleaned.retain(|id| listed.contains(id));
-    for (id, left) in condemned(shared, seen, &listed) {
+    history.unknown.retain(|id, _| listed.contains(id));
+    history.cleaned.retain(|id| listed.contains(id));
+    for (id, left) in condemned(shared, history, &listed) {
         if clean(shared, &id, left).await {
-            seen.cleaned.insert(id);
+            history.cleaned.insert(id);
         }
     }
 }
 
-/// Executions that hold no slot and that a restored ledger may have lost (X5). One that has ended
-/// without a start is among them: the start may be in the lost records.
+/// Executions without a slot whose start may be in the records that a restore has lost (X5). One
+/// that has ended without a start is among them.
 fn strays(shared: &Shared, listed: &BTreeSet<BookingId>) -> Vec<BookingId> {
     let state = shared.ledger.view().read();
     if state.spine.generation == 0 {
@@ -80,12 +79,12 @@ fn strays(shared: &Shared, listed: &BTreeSet<BookingId>) -> Vec<BookingId> {
     let is_stray = |id: &&BookingId| {
         match state.bookings.standing(id) {
             None | Some(Standing::Queued { .. }) => true,
-            // Its own task adopts one that is about to start.
+            // The task of the execution adopts it.
             Some(Standing::Granted(_)) => false,
             Some(Standing::Ended(ended)) => {
                 let course = ended.course();
                 let has_started = course.is_some_and(|course| course.started.is_some());
-                // An operator forced it, so nobody waited for its start.
+                // An operator has forced its end: its process is cleaned, not adopted.
                 !has_started && ended.end() != End::Forced
             }
         }
@@ -93,7 +92,7 @@ fn strays(shared: &Shared, listed: &BTreeSet<BookingId>) -> Vec<BookingId> {
     listed.iter().filter(is_stray).cloned().collect()
 }
 
-/// Whether no process of a stray lives; one that runs is adopted.
+/// Whether a stray has no live process; one that runs is adopted.
 async fn is_dead(shared: &Shared, outbox: &Outbox, id: &BookingId) -> bool {
     match life(shared, id).await {
         None => false,
@@ -107,7 +106,7 @@ async fn is_dead(shared: &Shared, outbox: &Outbox, id: &BookingId) -> bool {
     }
 }
 
-/// The processes of an execution, if they can be seen.
+/// State of the processes of an execution, if it can be read.
 pub(super) async fn life(shared: &Shared, id: &BookingId) -> Option<Life> {
     match shared.executor.life(id).await {
         Ok(life) => Some(life),
@@ -119,10 +118,10 @@ pub(super) async fn life(shared: &Shared, id: &BookingId) -> Option<Life> {
     }
 }
 
-/// Executions to clean, each with what may stay.
+/// Executions to clean, each with the rest that stays.
 fn condemned(
     shared: &Shared,
-    seen: &mut Seen,
+    history: &mut History,
     listed: &BTreeSet<BookingId>,
 ) -> Vec<(BookingId, Left)> {
     let state = shared.ledger.view().read();
@@ -131,21 +130,22 @@ fn condemned(
     for id in listed {
         match state.bookings.standing(id) {
             Some(Standing::Ended(end)) => ended.push((end.ended_at(), id)),
-            // Its own task takes care of it, or it has yet to be started.
-            Some(_) => drop(seen.unknown.remove(id)),
+            // It has a task, or has not started.
+            Some(_) => drop(history.unknown.remove(id)),
             None => {
-                let since = *seen.unknown.entry(id.clone()).or_insert_with(Instant::now);
-                if TWICE <= since.elapsed() {
+                let since = history.unknown.entry(id.clone());
+                let since = since.or_insert_with(Instant::now);
+                if LISTING_PAUSE <= since.elapsed() {
                     condemned.push((id.clone(), Left::Nothing));
                 }
             }
         }
     }
     ended.sort_unstable_by(|a, b| b.cmp(a));
-    for (place, (_, id)) in ended.into_iter().enumerate() {
-        if OUTPUTS_MAX <= place {
+    for (rank, (_, id)) in ended.into_iter().enumerate() {
+        if OUTPUTS_MAX <= rank {
             condemned.push((id.clone(), Left::Nothing));
-        } else if !seen.cleaned.contains(id) {
+        } else if !history.cleaned.contains(id) {
             condemned.push((id.clone(), Left::Output));
         }
     }
@@ -167,7 +167,7 @@ pub(super) async fn clean(shared: &Shared, id: &BookingId, left: Left) -> bool {
     }
 }
 
-/// Forgets the work of executions that were started or have ended.
+/// Removes the stored work of executions that were started or have ended.
 async fn forget_works(shared: &Shared) {
     let needed: BTreeSet<_> = {
         let state = shared.ledger.view().read();
