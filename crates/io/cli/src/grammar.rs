@@ -157,8 +157,8 @@ pub(crate) enum Command {
     /// Remove limits or nodes
     Delete(DeleteArguments),
     /// Held and queued slots
-    #[command(alias = "bookings")]
     #[command(
+        alias = "bookings",
         before_help = "example:  bursar booking reserve python --id job-1 --wait 5m",
         before_long_help = "\
 examples:
@@ -168,12 +168,13 @@ examples:
     )]
     Booking(Noun<BookingVerb>),
     /// Bounds on slots, CPU, memory and GPUs; changes apply at once
-    #[command(alias = "limits")]
-    #[command(before_help = "example:  bursar limit set python --slots 120 --dry-run")]
+    #[command(
+        alias = "limits",
+        before_help = "example:  bursar limit set python --slots 120 --dry-run"
+    )]
     Limit(Noun<LimitVerb>),
     /// Machines, their capacity, and how their CPU is shared
-    #[command(alias = "nodes")]
-    #[command(before_help = "example:  bursar node list")]
+    #[command(alias = "nodes", before_help = "example:  bursar node list")]
     Node(Noun<NodeVerb>),
     /// Live view of CPU need and CPU share per pod
     Top(TopArguments),
@@ -204,14 +205,13 @@ examples:
     )]
     Audit(AuditVerb),
     /// API tokens: who may do what
-    #[command(alias = "tokens")]
     #[command(
+        alias = "tokens",
         before_help = "example:  bursar token create ci --role use --tenant acme --expires 30d"
     )]
     Token(Noun<TokenVerb>),
     /// Servers that commands go to
-    #[command(alias = "contexts")]
-    #[command(before_help = "example:  bursar context use lab")]
+    #[command(alias = "contexts", before_help = "example:  bursar context use lab")]
     Context(Noun<ContextVerb>),
     /// Check that Bursar is set up correctly
     #[command(

@@ -53,10 +53,10 @@ impl Stages {
     pub async fn run(mut self) {
         loop {
             self.step();
-            let wait = if self.is_unknown() {
-                Some(STORE_RETRY)
-            } else {
-                self.engine.wait(self.time.now())
+            let wait = match (self.is_unknown(), self.is_ended()) {
+                (true, _) => Some(STORE_RETRY),
+                (false, true) => None,
+                (false, false) => self.engine.wait(self.time.now()),
             };
             tokio::select! {
                 () = self.engine.intake.notified() => {}
@@ -78,7 +78,7 @@ impl Stages {
         }
         while self.publish() {}
         // Every step is signed: virtual time may not advance until the next one.
-        self.store.housekeep();
+        self.housekeep();
         while let Ok(job) = self.jobs.try_recv() {
             match job {
                 Job::Run(run) => run(&mut self.store.committer),
@@ -136,7 +136,9 @@ impl Stages {
 
     /// Signs a checkpoint, and checks the free disk space.
     pub fn housekeep(&mut self) {
-        self.store.housekeep();
+        if let Some(next) = self.store.housekeep() {
+            self.take(next);
+        }
     }
 
     /// Whether the store would take a batch.

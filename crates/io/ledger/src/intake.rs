@@ -152,9 +152,20 @@ impl Intake {
         self.lock().take(max)
     }
 
-    /// Returns undecided submissions to the front of their lanes.
+    /// Returns undecided submissions to the front of their lanes. If everything is refused by now,
+    /// they are refused too: nobody would take them again.
     pub fn put_back(&self, submissions: Vec<Submission>) {
         let mut lanes = self.lock();
+        if let Some(failure) = lanes.refuse.clone() {
+            drop(lanes);
+            for submission in submissions {
+                (submission.reply)(Err(failure.clone()));
+            }
+            return;
+        }
+        if !submissions.is_empty() {
+            self.notify.notify_one();
+        }
         for submission in submissions.into_iter().rev() {
             let queue = lanes.lane_mut(&submission);
             queue.count_in(&submission);
@@ -311,5 +322,31 @@ impl Queue {
             }
         }
         Some(submission)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use bursar_engine::spine;
+
+    use super::{Failure, Intake, Submission};
+    use crate::writer::own_principal;
+
+    #[test]
+    fn a_submission_that_is_put_back_after_the_end_of_the_term_is_answered() {
+        let intake = Intake::default();
+        let (send, replies) = sync_channel(1);
+        intake.push(Submission {
+            by: own_principal(),
+            commands: vec![spine::Command::tick(Vec::new()).into()],
+            reply: Box::new(move |result| drop(send.send(result.err()))),
+        });
+        let taken = intake.take(usize::MAX);
+        intake.refuse(&Failure::NotLeader);
+        intake.put_back(taken);
+        assert_eq!(replies.try_recv(), Ok(Some(Failure::NotLeader)));
+        assert!(intake.is_empty());
     }
 }

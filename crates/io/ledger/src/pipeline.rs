@@ -381,6 +381,10 @@ impl StoreThread {
         if matches!(next, Next::Resolve) {
             next = self.resolve();
         }
+        self.take(next);
+    }
+
+    fn take(&mut self, next: Next) {
         match next {
             Next::Publish(batch) => {
                 drop(self.publish.send(Publish::Batch(batch)));
@@ -416,10 +420,8 @@ impl StoreThread {
 
     fn housekeep(&mut self) {
         self.kept_at = Monotonic::now();
-        self.stage.housekeep();
-        if self.stage.ended.is_some() {
-            self.signal.lock().ended.clone_from(&self.stage.ended);
-            self.stage.intake.nudge();
+        if let Some(next) = self.stage.housekeep() {
+            self.take(next);
         }
     }
 }

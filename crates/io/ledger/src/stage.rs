@@ -207,18 +207,17 @@ impl StoreStage {
     }
 
     /// Signs a checkpoint over new records, checks the free disk space, and notices when the files
-    /// of the store are gone (L11, L4). A rescue that failed is tried again.
-    pub(crate) fn housekeep(&mut self) {
+    /// of the store are gone (L11, L4), which ends the term. A rescue that failed is tried again.
+    pub(crate) fn housekeep(&mut self) -> Option<Next> {
         if self.ended.is_some() {
             if self.needs_rescue {
                 self.rescue();
             }
-            return;
+            return None;
         }
         if self.unknown.is_none() {
             if self.committer.store().is_away() {
-                let _ended = self.lose_store();
-                return;
+                return Some(self.lose_store());
             }
             match self.committer.checkpoint() {
                 Ok(Some(size)) => self.observe.signed(size),
@@ -229,6 +228,7 @@ impl StoreStage {
         let free = self.committer.store().free_bytes();
         self.intake
             .set_disk_low(free.is_some_and(|free| free < DISK_LOW_BYTES));
+        None
     }
 
     fn step_down(&mut self) -> Next {

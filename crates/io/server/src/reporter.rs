@@ -17,10 +17,10 @@ use bursar_engine::market::{
 };
 use bursar_ledger::intake::Failure;
 use bursar_ledger::pipeline::Ledger;
-use bursar_ledger::writer::SELF;
+use bursar_ledger::writer::own_principal;
 use bursar_node::market::{self, Acts, Agent, Options, Rules, View, record};
 use bursar_units::causes::chain;
-use bursar_units::{Instant, Label, ObjectName, PodName};
+use bursar_units::{Instant, ObjectName, PodName};
 
 use crate::log;
 
@@ -147,9 +147,8 @@ impl Reporter {
             return Ok(Compared::Same);
         };
         let command = Command::ReportMarket(Box::new(report));
-        #[expect(clippy::expect_used, reason = "a constant that is a label")]
-        let by = Label::new(SELF).expect("the program's own name is a label");
-        let outcomes = self.ledger.submit(by, vec![command.into()]).await?;
+        let submitted = self.ledger.submit(own_principal(), vec![command.into()]);
+        let outcomes = submitted.await?;
         let result = outcomes.into_iter().next().map(|outcome| outcome.result);
         Ok(match result {
             Some(Err(EngineRefusal::Market(Refusal::Stale { .. }))) => Compared::Stale,

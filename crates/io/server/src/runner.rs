@@ -95,16 +95,16 @@ impl Runner {
         loop {
             tokio::select! {
                 biased;
-                published = stream.recv() => match published {
-                    Ok(facts) => self.take_changes(&facts, &outbox, &mut tasks),
-                    Err(RecvError::Lagged(_)) => self.take_all(&outbox, &mut tasks),
-                    Err(RecvError::Closed) => return,
-                },
                 Some(ended) = tasks.join_next() => if ended.is_err_and(|error| error.is_panic()) {
                     // Without the outbox or the reconciler, slots would leak unnoticed: end here.
                     // The next start finds every execution again.
                     tracing::error!("{}", log::RUNNER_PANICKED);
                     std::process::abort();
+                },
+                published = stream.recv() => match published {
+                    Ok(facts) => self.take_changes(&facts, &outbox, &mut tasks),
+                    Err(RecvError::Lagged(_)) => self.take_all(&outbox, &mut tasks),
+                    Err(RecvError::Closed) => return,
                 },
             }
         }

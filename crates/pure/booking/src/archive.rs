@@ -316,13 +316,12 @@ impl Archive {
             .positions
             .find(id.as_str(), |position| self.id_at(position));
         let offset = position.map(|position| position.wrapping_sub(self.first_position));
-        let Some(offset) = offset.and_then(|offset| usize::try_from(offset).ok()) else {
-            return;
-        };
-        let segment = self.segments.get_mut(offset / SEGMENT_LENGTH);
-        if let Some(ended) =
-            segment.and_then(|segment| Arc::make_mut(segment).get_mut(offset % SEGMENT_LENGTH))
-        {
+        let offset = offset.and_then(|offset| usize::try_from(offset).ok());
+        let ended = offset.and_then(|offset| {
+            let segment = self.segments.get_mut(offset / SEGMENT_LENGTH)?;
+            Arc::make_mut(segment).get_mut(offset % SEGMENT_LENGTH)
+        });
+        if let Some(ended) = ended {
             let rare = ended.rare.get_or_insert_default();
             rare.extras.get_or_insert_default().note = Some(text.to_owned());
         }

@@ -368,14 +368,18 @@ fn note(
     if bookings.note(id) == Some(text) {
         return show(bookings, id, Reply::Repeated);
     }
-    let (id, text, of) = (id.clone(), text.to_owned(), None);
-    let event = Event::Noted {
-        id: id.clone(),
-        text,
-        of,
-    };
-    emit(bookings, at, event, events);
-    show(bookings, &id, Reply::Noted)
+    let (noted, text, of) = (id.clone(), text.to_owned(), None);
+    emit(
+        bookings,
+        at,
+        Event::Noted {
+            id: noted,
+            text,
+            of,
+        },
+        events,
+    );
+    show(bookings, id, Reply::Noted)
 }
 
 /// Ttl of a renewal: at most the booking's own. A renewal is evidence that a later tick uses; it

@@ -146,18 +146,17 @@ pub(crate) fn notice(at: Instant, event: &Event, record: &[&Event]) -> Notice<Da
         }
         Event::LimitSet(limit) => limit_set(limit, record),
         Event::LimitDropped { name } => of_limit(name, None, "removed", record),
-        Event::Unsettled { more, .. } => Notice {
-            stream: None,
-            object: "ledger".to_owned(),
-            tenant: None,
-            class: None,
-            summary: match more {
+        Event::Unsettled { more, .. } => {
+            let summary = match more {
                 true => "the record is full, further grants follow in the next",
                 false => "every grant that was due is made",
+            };
+            let data = Data::Booking(BookingData::default());
+            Notice {
+                stream: None,
+                ..Notice::new("", "ledger".to_owned(), summary.to_owned(), data)
             }
-            .to_owned(),
-            data: Data::Booking(BookingData::default()),
-        },
+        }
     }
 }
 

@@ -34,21 +34,13 @@ impl<D> Notice<D> {
 
     /// The same notice with its data in another form.
     pub fn map<E>(self, form: impl FnOnce(D) -> E) -> Notice<E> {
-        let Self {
-            stream,
-            object,
-            tenant,
-            class,
-            summary,
-            data,
-        } = self;
         Notice {
-            stream,
-            object,
-            tenant,
-            class,
-            summary,
-            data: form(data),
+            stream: self.stream,
+            object: self.object,
+            tenant: self.tenant,
+            class: self.class,
+            summary: self.summary,
+            data: form(self.data),
         }
     }
 }

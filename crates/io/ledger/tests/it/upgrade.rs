@@ -78,8 +78,8 @@ fn a_directory_of_level_1_opens_and_goes_on_with_level_2() {
         sentences.extend(notices(time, &events).into_iter().map(|one| one.summary));
     }
     let of = |id: &str| {
-        let about = sentences.iter().filter(|text| text.starts_with(id));
-        about.last().unwrap().as_str()
+        let mut about = sentences.iter().filter(|text| text.starts_with(id));
+        about.next_back().unwrap().as_str()
     };
     assert_eq!(of("ended "), "ended released");
     assert_eq!(of("forced "), "forced ended by an operator: test");

@@ -3,6 +3,7 @@
 //!
 //! A result may be sent twice: the engine counts it once. A lost result would be a lost slot.
 
+use std::panic::resume_unwind;
 use std::time::Duration;
 
 use bursar_engine::booking::Command;
@@ -11,7 +12,7 @@ use bursar_ledger::intake::Outcome;
 use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::writer::own_principal;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::log;
 
@@ -66,11 +67,24 @@ impl Delivery {
             }
             let ledger = self.ledger.clone();
             deliveries.spawn(async move { deliver(&ledger, reports).await });
-            while deliveries.try_join_next().is_some() {}
-            if deliveries.len() == BATCHES_MAX {
-                deliveries.join_next().await;
+            while let Some(done) = deliveries.try_join_next() {
+                pass_on_panic(done);
+            }
+            if deliveries.len() == BATCHES_MAX
+                && let Some(done) = deliveries.join_next().await
+            {
+                pass_on_panic(done);
             }
         }
+    }
+}
+
+/// A panic of a delivery would lose its results in silence; the runner ends the process instead.
+fn pass_on_panic(done: Result<(), JoinError>) {
+    if let Err(error) = done
+        && error.is_panic()
+    {
+        resume_unwind(error.into_panic());
     }
 }
 
