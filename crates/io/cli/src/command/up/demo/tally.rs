@@ -114,8 +114,8 @@ fn booking_of_group(path: &Path) -> Option<BookingId> {
     BookingId::new(id).ok().filter(|_| path.is_dir())
 }
 
-/// Processes with the id of an ended execution, among those whose environment we may read. Each is
-/// looked up again, as in [`groups_left`].
+/// Processes that still run after their execution has ended: each is a leak. Only processes with a
+/// readable environment are found.
 fn processes_left(proc: &Path, is_ended: impl Fn(&BookingId) -> bool) -> usize {
     let entries = std::fs::read_dir(proc).into_iter().flatten();
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
