@@ -445,8 +445,7 @@ impl Node {
             sum = sum.saturating_add(need_milli);
             pod.given = Some(Given {
                 need_milli,
-                // The kernel has no limit of 0.
-                wanted_milli: rule.quantum.milli(units).max(1),
+                wanted_milli: rule.quantum.milli(units),
                 bound_by,
             });
         }

@@ -61,7 +61,8 @@ impl Node {
             let limit_milli = pod.bidder.limit_milli;
             sum = sum.saturating_add(limit_milli);
             let is_unlimited = pod.present.quota_us.is_none();
-            let wanted_milli = given.wanted_milli;
+            // The kernel has no limit of 0.
+            let wanted_milli = given.wanted_milli.max(1);
             if wanted_milli == limit_milli && !is_unlimited {
                 continue;
             }
