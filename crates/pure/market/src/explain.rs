@@ -10,6 +10,7 @@ use crate::clear::{
 };
 use crate::decimal::{fraction, percent, price};
 use crate::kernel::Level;
+use crate::ladder::RECENT;
 use crate::need::PPM;
 use crate::node::Held;
 
@@ -80,6 +81,8 @@ pub struct Evidence {
 pub struct Asked {
     /// a.
     pub milli: u64,
+    /// f.
+    pub firm_milli: u64,
     /// u.
     pub used_milli: u64,
     /// q; `None` if the kernel does not count throttling.
@@ -481,7 +484,15 @@ fn kept(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> String {
         BoundBy::Memory => "; older use is not kept because others ask",
         _ => "",
     };
+    // The mean of recent use counts where it is above the present use.
+    let is_mean = evidence
+        .asked
+        .is_some_and(|asked| asked.milli < asked.firm_milli);
     match (window, asks) {
+        (1..RECENT, false) if is_mean => format!(
+            "{got}m: what it used in the last {}, plus headroom{reason}",
+            scene.window(RECENT)
+        ),
         (0, _) => format!("{got}m: what it asks for, without headroom, because others ask"),
         (_, true) => format!("{got}m: what it asks for, plus headroom{reason}"),
         (window, false) => format!(

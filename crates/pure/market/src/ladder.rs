@@ -5,7 +5,7 @@
 //! and 4, P(1) = 4, P(2) = 9 and P(3) = 9; a use of 6 gives 6, 6 and 9.
 
 /// Number of samples in the mean of use.
-const RECENT: usize = 5;
+pub(crate) const RECENT: usize = 5;
 
 /// P(w) for w = 1…W. Begins filled with the present limit: unknown use counts as used.
 #[derive(Clone, Debug, Eq, PartialEq)]

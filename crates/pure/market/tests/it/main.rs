@@ -7,7 +7,7 @@
 
 mod cgroup;
 mod closed_loop;
-// mod explain;
+mod explain;
 mod golden;
 mod node;
 mod oracle;
