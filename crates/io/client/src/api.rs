@@ -46,7 +46,7 @@ pub use ledger::{
 pub use limit::{Limit, LimitCounter, LimitSpec, LimitStatus, Metadata};
 pub use list::ListAnswer;
 pub use market::{
-    FailedPod, MarketActs, MarketAgent, MarketBound, MarketDemand, MarketHeld, MarketKind,
+    FailedPod, MarketActs, MarketAgent, MarketAsk, MarketBound, MarketHeld, MarketKind,
     MarketLevel, MarketMode, MarketPod, MarketPodPoint, MarketPoint, MarketPolicy, MarketStep,
     NodeMarket, ObservedGroup, RestoreAnswer, RestoreRequest, RestoredPod, UnmanagedPods, Wrote,
 };

@@ -49,7 +49,7 @@ async fn ready(State(agent): State<Arc<Agent>>) -> Response {
 }
 
 fn silence(view: &View, now_ms: u64) -> Option<String> {
-    let (_, clear_ms) = view.every_ms;
+    let clear_ms = view.interval_ms;
     let last_ms = view.cleared_ms.unwrap_or(view.at_ms);
     let silent_ms = silent_ms(last_ms, clear_ms, now_ms)?;
     Some(format!("no clearing for {}s", silent_ms / 1_000))

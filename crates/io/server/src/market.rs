@@ -13,17 +13,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bursar_client::api::{
-    FailedPod, MarketActs, MarketAgent, MarketDemand, MarketHeld, MarketKind, MarketLevel,
-    MarketPod, MarketPodPoint, MarketPoint, MarketStep, NodeMarket, ObservedGroup, RestoreAnswer,
-    RestoredPod, UnmanagedPods, Wrote,
+    FailedPod, MarketActs, MarketAgent, MarketAsk, MarketHeld, MarketKind, MarketLevel, MarketPod,
+    MarketPodPoint, MarketPoint, MarketStep, NodeMarket, ObservedGroup, RestoreAnswer, RestoredPod,
+    UnmanagedPods, Wrote,
 };
 use bursar_client::{Code, Problem, nearest};
 use bursar_engine::booking::execution::Stage;
 use bursar_ledger::pipeline::Ledger;
-use bursar_market::clear::{Share, Step};
+use bursar_market::clear::Step;
 use bursar_market::kernel::Level;
 use bursar_market::node::Standing;
-use bursar_market::sense::Shown;
 use bursar_node::market::{Acts, Agent, Deed, Execution, Executions, Kind, Point, View, Why};
 use bursar_units::causes::chain;
 use bursar_units::{INTEGER_MAX, Instant, Millis, ObjectName};
@@ -180,6 +179,7 @@ pub(crate) fn node_market(view: &View, since: Option<Since>) -> NodeMarket {
     let clearing = view.clearing.as_ref();
     let cleared = clearing.map(|clearing| &clearing.cleared);
     let (step, level) = cleared.map_or_else(Default::default, |cleared| step(cleared.step));
+    let rung = cleared.and_then(|cleared| cleared.step.rung());
     let (acts, acts_reason) = match &view.acts {
         Acts::Yes => (MarketActs::Act, None),
         Acts::Told => (MarketActs::Observe, None),
@@ -209,6 +209,8 @@ pub(crate) fn node_market(view: &View, since: Option<Since>) -> NodeMarket {
         quantum_milli: view.settings.quantum_milli,
         step,
         level,
+        rung: rung.and_then(|rung| u64::try_from(rung).ok()),
+        windows: u64::try_from(view.settings.windows).unwrap_or(u64::MAX),
         acts,
         acts_reason,
         pods: standings.map(|standing| pod(view, standing)).collect(),
@@ -224,35 +226,30 @@ fn pod(view: &View, standing: &Standing) -> MarketPod {
         .clearing
         .as_ref()
         .and_then(|clearing| clearing.cleared.share(&standing.id));
-    let limit_milli = standing.limit_milli;
-    let window = &view.settings.window;
-    let buckets = u64::try_from(window.buckets).unwrap_or(u64::MAX);
-    let window_ms = window.bucket_us.saturating_mul(buckets) / 1_000;
-    let demand = |share: &Share, peak_milli| {
-        share.need.map(|need| MarketDemand {
-            peak_milli,
-            window_ms,
-            demand_ppm: need.demand_ppm,
-            raw_milli: need.raw_milli,
-            headroom_ppm: need.headroom_ppm,
-            uncapped_milli: need.uncapped_milli,
-        })
-    };
-    let (peak_milli, used_milli_max) = match standing.shown {
-        Shown::Nothing => (None, None),
-        Shown::Demand { milli } => (Some(milli), None),
-        Shown::Use { milli } => (None, Some(milli)),
-    };
+    let (bidder, params) = (&standing.bidder, standing.bidder.params);
+    let limit_milli = bidder.limit_milli;
+    let asked = standing.estimate.map(|estimate| MarketAsk {
+        ask_milli: estimate.ask_milli,
+        firm_milli: estimate.firm_milli,
+        used_milli: estimate.reading.used_milli,
+        throttled_permille: estimate
+            .reading
+            .throttled
+            .map(|throttled| throttled.permille()),
+        size_milli: estimate.size_milli,
+        asks: estimate.asks,
+        stepped: estimate.is_stepped,
+    });
     let at = |at_us| Instant::from_ms(view.wall_ms(at_us));
     MarketPod {
         pod: standing.id.clone(),
         kind: kind(view, &standing.id),
         wrote: Wrote {
-            request_milli: standing.params.min_milli,
-            limit_milli: standing.params.max_milli,
+            request_milli: params.min_milli,
+            limit_milli: params.max_milli,
         },
         original_milli: standing.original.milli_ceil(),
-        weight: standing.params.weight,
+        weight: params.weight,
         need_milli: share.map_or(limit_milli, |share| share.need_milli),
         allocated_milli: share.map_or(limit_milli, |share| share.allocated_milli),
         applied_milli: limit_milli,
@@ -263,16 +260,13 @@ fn pod(view: &View, standing: &Standing) -> MarketPod {
             .get(&standing.id)
             .map(|pressure| pressure.last_10s_hundredths),
         since: standing.changed_us.map(at),
-        cooling_since: standing.cooling_us.map(at),
         bound_by: share.map(|share| share.bound_by),
+        left_out: standing.left_out,
         held: standing.held.map(|held| MarketHeld {
             reason: held.word().to_owned(),
             words: held.sentence().to_owned(),
         }),
-        demand: share
-            .zip(peak_milli)
-            .and_then(|(share, peak)| demand(share, peak)),
-        used_milli_max,
+        asked,
         bid: share.map_or(0, |share| share.bid),
     }
 }
@@ -318,11 +312,16 @@ fn unmanaged(named: &[(String, Why)]) -> Vec<UnmanagedPods> {
 }
 
 fn agent(view: &View) -> MarketAgent {
-    let (sense_ms, clear_ms) = view.every_ms;
+    let settings = &view.settings;
     MarketAgent {
-        sense_ms,
-        clear_ms,
-        cooldown_ms: view.settings.cooldown_us / 1_000,
+        interval_ms: view.interval_ms,
+        size_ms: settings
+            .size_block
+            .saturating_mul(view.interval_ms)
+            .saturating_mul(2),
+        writes_per_hour: settings.writes_per_hour,
+        cooldown_ms: settings.cooldown_us / 1_000,
+        max_step: settings.max_step,
         cleared_at: view.cleared_ms.map(Instant::from_ms),
         clearings: view.clearings,
         writes: view.writes,
@@ -352,8 +351,7 @@ fn past(point: &Point) -> MarketPoint {
 fn step(step: Step) -> (MarketStep, Option<MarketLevel>) {
     match step {
         Step::Overload => (MarketStep::Overload, None),
-        Step::AllFits => (MarketStep::AllFits, None),
-        Step::GuardsYield => (MarketStep::GuardsYield, None),
+        Step::Rung(_) => (MarketStep::Rung, None),
         Step::Shared(Level::Full) => (MarketStep::Shared, None),
         Step::Shared(Level::At {
             numerator,

@@ -57,6 +57,11 @@ pub struct NodeMarket {
     /// t = numerator / denominator: the CPU per unit of a bid, if the kernel rule divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<MarketLevel>,
+    /// w: use in a window of so many intervals is kept; absent for shares and overload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rung: Option<u64>,
+    /// W: number of intervals that are remembered while nobody lacks room.
+    pub windows: u64,
     /// `act` if limits are written, else `observe`.
     #[schema(value_type = word::MarketActs)]
     pub acts: MarketActs,
@@ -82,13 +87,11 @@ vocabulary! {
     /// Step of a clearing that decided.
     #[derive(Default)]
     pub enum MarketStep {
-        /// All needs fit.
+        /// Each pod got its rung.
         #[default]
-        AllFits = "all-fits",
-        /// The policy divided the capacity.
+        Rung = "rung",
+        /// Not even the asks fit: the policy divided the capacity.
         Shared = "shared",
-        /// Cooldowns and step limits were ignored.
-        GuardsYield = "guards-yield",
         /// The floors do not fit.
         Overload = "overload",
     }
@@ -164,24 +167,20 @@ pub struct MarketPod {
     #[serde(with = "instant::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub since: Option<Instant>,
-    /// Time of the last change that was not forced; it starts a cooldown without reductions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(with = "instant::optional")]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub cooling_since: Option<Instant>,
     /// Bound that decided its share; absent while it is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<word::MarketBound>)]
     pub bound_by: Option<MarketBound>,
+    /// Why its share was not written, or not all of it: `budget`, `cooldown` or `max-step`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<word::MarketBound>)]
+    pub left_out: Option<MarketBound>,
     /// Reason why its limit is not changed.
     pub held: Option<MarketHeld>,
-    /// Derivation of its need; absent until its demand was measured.
+    /// Its ask; absent while it is held, and until it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub demand: Option<MarketDemand>,
-    /// Highest use, if the kernel does not count throttling: the need is then 1.3 times that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub used_milli_max: Option<u64>,
-    /// Bid: need less floor, weight, or weight times demand in parts per million.
+    pub asked: Option<MarketAsk>,
+    /// Bid: size, weight, or weight times demand in parts per million.
     pub bid: u64,
 }
 
@@ -195,29 +194,34 @@ pub struct Wrote {
     pub limit_milli: u64,
 }
 
-/// Derivation of a need: `min(limit, raw + raw × headroom)`, with raw = request + demand × range.
+/// Ask of a pod, and what it follows from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct MarketDemand {
-    /// Highest sum of use and throttled time in the window.
-    pub peak_milli: u64,
-    /// Length of the window, in milliseconds.
-    pub window_ms: u64,
-    /// Position of the peak between floor and ceiling.
-    pub demand_ppm: u64,
-    /// Need before the headroom.
-    pub raw_milli: u64,
-    /// Headroom.
-    pub headroom_ppm: u64,
-    /// Need with headroom, before the ceiling.
-    pub uncapped_milli: u64,
+pub struct MarketAsk {
+    /// a: what it would use.
+    pub ask_milli: u64,
+    /// f: the ask, or its mean use if that is higher.
+    pub firm_milli: u64,
+    /// u: its use in the last interval.
+    pub used_milli: u64,
+    /// q: share of throttled periods in the last interval, in permille; absent if the kernel does not
+    /// count throttling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled_permille: Option<u64>,
+    /// S: the most it used in an interval of the present and the previous block.
+    pub size_milli: u64,
+    /// True if it asks for more than its limit.
+    pub asks: bool,
+    /// True if twice its use bounds the ask.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stepped: bool,
 }
 
 /// Reason why the limit of a pod is not changed.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MarketHeld {
-    /// `unreadable`, `conflict`, `refused` or `too-narrow`.
+    /// `unreadable`, `conflict`, `refused`, `too-narrow` or `unmeasured`.
     pub reason: String,
     /// The reason as a sentence.
     pub words: String,
@@ -235,7 +239,7 @@ pub struct ObservedGroup {
     /// Recent use; absent until it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_milli: Option<u64>,
-    /// Highest sum of use and throttled time in the window; absent until it is known.
+    /// Highest use in the window of memory; absent until it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_milli: Option<u64>,
     /// Share of its periods that were throttled, in permille.
@@ -261,12 +265,17 @@ pub struct UnmanagedPods {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MarketAgent {
-    /// Time between readings, in milliseconds.
-    pub sense_ms: u64,
     /// Time between clearings, in milliseconds.
-    pub clear_ms: u64,
-    /// Time after a change in which a limit is not reduced, in milliseconds.
+    pub interval_ms: u64,
+    /// Length of the two blocks in which a size is kept, in milliseconds.
+    pub size_ms: u64,
+    /// Budget of writes per pod and hour.
+    pub writes_per_hour: u64,
+    /// Time after a change in which a limit is not changed again, in milliseconds; 0 for none.
     pub cooldown_ms: u64,
+    /// Factor by which a raise multiplies a limit at most; absent for no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_step: Option<u64>,
     /// Time of the last clearing; absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(with = "instant::optional")]

@@ -42,8 +42,6 @@ const POD: Shape = Shape::Map(&[
     Field::optional("weight", MILLI),
     Field::optional(DEMAND, Shape::Whole { min: 0, max: PPM }),
     Field::optional(NEED, MILLI),
-    Field::optional("currentMilli", MILLI),
-    Field::optional("cooling", Shape::Bool),
     Field::optional(
         "headroomPermille",
         Shape::Whole {
@@ -72,8 +70,6 @@ struct FilePod {
     weight: Option<u64>,
     demand_ppm: Option<u64>,
     need_milli: Option<u64>,
-    current_milli: Option<u64>,
-    cooling: Option<bool>,
     headroom_permille: Option<u64>,
 }
 
@@ -199,8 +195,6 @@ impl From<FilePod> for Pod {
                 (None, need) => Want::Need(need.unwrap_or(pod.min_milli)),
             },
             headroom_permille: pod.headroom_permille.unwrap_or(HEADROOM_MIN_PERMILLE),
-            current_milli: pod.current_milli,
-            cooling: pod.cooling.unwrap_or(false),
         }
     }
 }

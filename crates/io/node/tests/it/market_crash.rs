@@ -147,7 +147,7 @@ fn an_agent_adopts_the_limits_of_a_killed_one_and_restores_undeclared_ones() {
     };
     let directory = options(&[]).directory;
     let command = agent(&ground, &directory, 2, &["a", "b"]).spawn().unwrap();
-    kill_after(Process(command), 8, Duration::ZERO);
+    kill_after(Process(command), 2, Duration::ZERO);
     assert_ne!(ground.quota("a").milli_ceil(), Some(300));
     assert_ne!(ground.quota("b").milli_ceil(), Some(200));
     let next = Agent::start(options(&["a"])).unwrap();

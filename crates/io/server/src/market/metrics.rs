@@ -31,6 +31,7 @@ pub const NAMES: &[&str] = &[
     "market_clearings_total",
     "market_held",
     "market_last_clearing_seconds",
+    "market_misses_total",
     "market_over_capacity_seconds_total",
     "market_price_ppm",
     "market_skipped_total",
@@ -179,11 +180,11 @@ fn of_time(registry: &mut Registry, view: &View) {
         "Time of the last clearing, or of the first reading before it, in seconds since 1970",
         last,
     );
-    let (_, clear_ms) = view.every_ms;
+    let interval_ms = view.interval_ms;
     let interval = Family::<NodeLabel, Ratio>::default();
     interval
         .get_or_create(&of(view))
-        .set(ratio(clear_ms, 1_000));
+        .set(ratio(interval_ms, 1_000));
     registry.register(
         "market_clearing_interval_seconds",
         "Time between clearings, in seconds",
@@ -227,8 +228,13 @@ fn counted(registry: &mut Registry, view: &View) {
     count("market_writes", "Limits written", view.writes);
     count("market_clearings", "Clearings", view.clearings);
     count(
+        "market_misses",
+        "Minutes in which a pod was throttled although it had its whole need",
+        view.misses,
+    );
+    count(
         "market_skipped",
-        "Readings and clearings skipped because they were late",
+        "Clearings skipped because they were late",
         view.skipped,
     );
     let over = Family::<NodeLabel, Counter<f64, AtomicU64>>::default();
@@ -287,12 +293,12 @@ impl Row<'_> {
     /// A held pod needs and gets its present limit.
     fn need_milli(&self) -> u64 {
         let share = self.share.map(|share| share.need_milli);
-        share.unwrap_or(self.standing.limit_milli)
+        share.unwrap_or(self.standing.bidder.limit_milli)
     }
 
     fn allocated_milli(&self) -> u64 {
         let share = self.share.map(|share| share.allocated_milli);
-        share.unwrap_or(self.standing.limit_milli)
+        share.unwrap_or(self.standing.bidder.limit_milli)
     }
 }
 

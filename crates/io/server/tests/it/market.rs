@@ -10,7 +10,6 @@ use bursar_client::api::NodeMarket;
 use bursar_engine::token::Role;
 use bursar_market::node::Settings;
 use bursar_market::params::Params;
-use bursar_market::sense::Window;
 use bursar_node::market::{Agent, Declared, Mode, Options, Place, Unmanaged, View};
 use bursar_server::agent;
 use bursar_server::metrics::market::NAMES;
@@ -90,16 +89,11 @@ impl Machine {
             directory: self.path("market"),
             mode,
             settings: Settings {
-                window: Window {
-                    bucket_us: 10_000,
-                    buckets: 3,
-                    running_us_min: 10_000,
-                },
-                cooldown_us: 0,
+                windows: 3,
+                writes_per_hour: 1_000_000,
                 ..Settings::default()
             },
-            sense: Duration::from_millis(2),
-            clear: Duration::from_millis(5),
+            interval: Duration::from_millis(5),
             reserve_milli: Some(0),
             unmanaged: Unmanaged::Given(0),
             cgroups: cgroups.into(),
@@ -146,7 +140,9 @@ pub(crate) fn is_seen_within(
 
 pub(crate) fn limits(view: &View) -> Vec<u64> {
     let standings = view.standings.iter();
-    standings.map(|standing| standing.limit_milli).collect()
+    standings
+        .map(|standing| standing.bidder.limit_milli)
+        .collect()
 }
 
 #[tokio::test]
@@ -256,9 +252,8 @@ async fn the_market_is_answered_as_the_agent_sees_it() {
     assert_eq!(pod["appliedMilli"], 110);
     assert_eq!(pod["boundBy"], "need");
     assert_eq!(pod["held"], serde_json::Value::Null);
-    assert_eq!(pod["demand"]["rawMilli"], 100);
-    assert_eq!(pod["demand"]["headroomPpm"], 100_000);
-    assert_eq!(pod["demand"]["windowMs"], 30);
+    assert_eq!(pod["asked"]["askMilli"], 0);
+    assert_eq!(pod["asked"]["asks"], false);
     assert!(market.pods[0].since.is_some());
     assert_eq!(json["unmanaged"][0]["reason"], "missing");
     assert_eq!(json["unmanaged"][0]["pods"][0], "c");
@@ -402,7 +397,7 @@ fn the_reduction_metric_is_that_of_the_clearing() {
 fn an_agent_before_its_first_clearing_is_silent_since_its_start() {
     let machine = Machine::new();
     let mut options = machine.options(Mode::Observe);
-    options.clear = Duration::from_mins(10);
+    options.interval = Duration::from_mins(10);
     let agent = Agent::start(options).unwrap();
     let view = agent.view();
     assert_eq!(view.cleared_ms, None);

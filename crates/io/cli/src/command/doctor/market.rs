@@ -34,7 +34,7 @@ fn finding(market: &NodeMarket, look: &Look) -> Finding {
     let node = &market.node;
     let last = market.agent.cleared_at.unwrap_or(market.at);
     let age = look.now.since(last);
-    if silent_ms(last.ms(), market.agent.clear_ms, look.now.ms()).is_some() {
+    if silent_ms(last.ms(), market.agent.interval_ms, look.now.ms()).is_some() {
         let age = distance(age);
         let detail = format!("{node}: no report for {age}, its limits are held as they are");
         let hint = format!("`bursar node show {node}` shows its last report; restart the server");
@@ -148,7 +148,7 @@ mod tests {
             let (text, _) = found(seconds, |_| {});
             assert_eq!(text.contains("no report"), is_silent, "{text}");
         }
-        let (text, _) = found(61, |market| market.agent.clear_ms = 21_000);
+        let (text, _) = found(61, |market| market.agent.interval_ms = 21_000);
         assert!(!text.contains("no report"), "{text}");
         let file = include_str!("../../../../../../deploy/alerts.yaml");
         let (_, alert) = file.split_once("alert: BursarAgentSilent").unwrap();

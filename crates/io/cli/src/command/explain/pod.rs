@@ -43,9 +43,12 @@ pub(super) async fn run(
     let explained: Vec<(PodOnNode<'_>, Explanation)> = pods_named(&markets, name)
         .into_iter()
         .map(|(market, pod)| {
-            let evidence = (!is_past).then(|| evidence(market, pod, now));
-            let mut explanation = explain(&scene(market), &share(market, pod), evidence.as_ref());
+            let evidence = evidence(market, pod, now);
+            let mut explanation = explain(&scene(market), &share(market, pod), Some(&evidence));
             if is_past {
+                // The record holds no originals, and nobody opts out of the past.
+                explanation.how.retain(|(word, _)| *word != "wrote");
+                explanation.out = None;
                 let at = session.look().to_the_second(market.at);
                 explanation.headline = format!("at {at}: {}", explanation.headline);
                 explanation.sooner = None;
@@ -234,15 +237,15 @@ mod tests {
     #[test]
     fn a_congested_pod_is_explained_with_its_arithmetic() {
         let expected = "\
-shop/api-7c9f may use 580m of CPU on w-17 and needs 1000m: the node is congested
+shop/api-7c9f may use 580m of CPU on w-17 and asks for 1000m: the node is congested
 
-WHY     3 pods need 2550m, 1500m can be shared: each keeps its minimum and gets 53.3% of the rest
+WHY     3 pods ask for 2600m, 1500m can be shared: each keeps its minimum, the rest goes by size
 HOW     wrote   request 100m, limit 1000m (kept, and put back if you opt out)
-        need    100m + 0.90 × 900m = 910m, plus 23.5% headroom = 1123m, capped at 1000m
-                (0.90: use plus throttled time peaked at 910m in the last 60s)
-        gets    100m + 0.533 × (1000m - 100m) = 580m, in steps of 10m
-        price   1.88 = 1 / 0.533; 0 when nobody is held back
-SOONER  it gets 1000m when the others need 1050m less, or on a node with that much room
+        asks    1000m: it used 580m in the last second and was held back in every period
+        size    700m: the most it used in a second of the last 10 minutes; all sizes are 1750m
+        gets    100m + 1200m × 700/1750 = 580m, in steps of 10m
+        price   1.92 = 2300m asked above the minimums / 1200m; 0 when nothing had to be forgotten
+SOONER  it gets 1000m when the others ask for 1100m less, or on a node with that much room
 OUT     label it `bursar.dev/market: \"off\"`: its own limit is back at the next clearing
 ";
         assert_eq!(explained(None), expected);

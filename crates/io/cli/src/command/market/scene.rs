@@ -2,11 +2,9 @@
 
 use bursar_client::api::{MarketActs, MarketKind, MarketPod, MarketStep, NodeMarket};
 use bursar_market::clear::{BoundBy, Share, Step};
-use bursar_market::explain::{Evidence, Home, Scene, guarded};
+use bursar_market::explain::{Asked, Evidence, Home, Scene};
 use bursar_market::kernel::Level;
-use bursar_market::need::Need;
 use bursar_market::node::Held;
-use bursar_market::sense::Shown;
 use bursar_units::Instant;
 
 pub(in crate::command) fn scene(market: &NodeMarket) -> Scene {
@@ -23,9 +21,11 @@ pub(in crate::command) fn scene(market: &NodeMarket) -> Scene {
         policy: market.policy,
         quantum_milli: market.quantum_milli,
         step: match market.step {
-            MarketStep::AllFits => Step::AllFits,
+            MarketStep::Rung => {
+                let rung = market.rung.unwrap_or(market.windows);
+                Step::Rung(usize::try_from(rung).unwrap_or(usize::MAX))
+            }
             MarketStep::Shared => Step::Shared(level),
-            MarketStep::GuardsYield => Step::GuardsYield,
             MarketStep::Overload => Step::Overload,
         },
         allocatable_milli: market.allocatable_milli,
@@ -35,7 +35,14 @@ pub(in crate::command) fn scene(market: &NodeMarket) -> Scene {
         pods: u64::try_from(took_part.count()).unwrap_or(u64::MAX),
         need_milli: market.need_milli,
         min_milli: market.min_milli,
-        guarded: guarded(market.pods.iter().filter_map(|pod| pod.bound_by)),
+        windows: market.windows,
+        interval_ms: market.agent.interval_ms,
+        asking: market
+            .pods
+            .iter()
+            .filter(|pod| pod.asked.is_some_and(|asked| asked.asks))
+            .map(|pod| pod.pod.clone())
+            .collect(),
     }
 }
 
@@ -49,15 +56,7 @@ pub(in crate::command) fn share(market: &NodeMarket, pod: &MarketPod) -> Share {
         min_milli: min.div_ceil(quantum).saturating_mul(quantum),
         max_milli: max / quantum * quantum,
         need_milli: pod.need_milli,
-        need: pod.demand.map(|demand| Need {
-            min_milli: min,
-            range_milli: max - min,
-            demand_ppm: demand.demand_ppm,
-            raw_milli: demand.raw_milli,
-            headroom_ppm: demand.headroom_ppm,
-            uncapped_milli: demand.uncapped_milli,
-            milli: demand.uncapped_milli.min(max),
-        }),
+        need: None,
         bid: pod.bid,
         allocated_milli: pod.allocated_milli,
         bound_by: pod.bound_by.unwrap_or(BoundBy::Need),
@@ -66,13 +65,16 @@ pub(in crate::command) fn share(market: &NodeMarket, pod: &MarketPod) -> Share {
 
 /// Measurements and limits of one pod.
 pub(in crate::command) fn evidence(market: &NodeMarket, pod: &MarketPod, now: Instant) -> Evidence {
-    let shown = match (pod.demand, pod.used_milli_max) {
-        (Some(demand), _) => Shown::Demand {
-            milli: demand.peak_milli,
-        },
-        (None, Some(milli)) => Shown::Use { milli },
-        (None, None) => Shown::Nothing,
-    };
+    let asked = pod.asked.map(|asked| Asked {
+        milli: asked.ask_milli,
+        firm_milli: asked.firm_milli,
+        used_milli: asked.used_milli,
+        throttled_permille: asked.throttled_permille,
+        size_milli: asked.size_milli,
+        size_s: market.agent.size_ms / 1_000,
+        is_stepped: asked.stepped,
+        asks: asked.asks,
+    });
     let held = pod.held.as_ref().map(|held| held.reason.as_str());
     Evidence {
         home: match pod.kind {
@@ -84,10 +86,11 @@ pub(in crate::command) fn evidence(market: &NodeMarket, pod: &MarketPod, now: In
         },
         limit_milli: Some(pod.applied_milli),
         original_milli: pod.original_milli,
-        shown,
-        window_s: pod.demand.map_or(0, |demand| demand.window_ms / 1_000),
-        changed_s: pod.cooling_since.map(|since| now.since(since).ms() / 1_000),
+        asked,
+        left_out: pod.left_out,
+        changed_s: pod.since.map(|since| now.since(since).ms() / 1_000),
         cooldown_s: market.agent.cooldown_ms / 1_000,
+        max_step: market.agent.max_step,
         held: Held::ALL
             .into_iter()
             .find(|known| Some(known.word()) == held),
@@ -101,5 +104,5 @@ pub(in crate::command) fn booking_of(pod: &MarketPod) -> &str {
 
 /// True once its counters have been read.
 pub(in crate::command) fn is_measured(pod: &MarketPod) -> bool {
-    pod.demand.is_some() || pod.used_milli_max.is_some()
+    pod.used_milli.is_some()
 }

@@ -9,9 +9,8 @@ use bursar_engine::market::Mode as MarketSetting;
 use bursar_market::clear::{Policy, VALUE_MAX};
 use bursar_market::node::Settings as NodeSettings;
 use bursar_market::params::{BASELINE_MILLI, FACTOR_PERMILLE, Params, weight};
-use bursar_market::sense::Window;
 use bursar_node::market::{
-    DIRECTORY, Declared, Executions, Mode, Options, Place, Unmanaged, check_declared,
+    DIRECTORY, Declared, Executions, Mode, Options, Place, Unmanaged, WINDOWS_MAX, check_declared,
 };
 use bursar_units::Millis;
 use bursar_units::causes::chain;
@@ -33,8 +32,7 @@ pub(in crate::command) struct Settings {
     /// Default: observe.
     pub(in crate::command) mode: Option<MarketSetting>,
     node: NodeSettings,
-    sense: Option<Duration>,
-    clear: Option<Duration>,
+    interval: Option<Duration>,
     reserve_milli: Option<u64>,
 }
 
@@ -42,22 +40,48 @@ pub(in crate::command) struct Settings {
 #[serde(try_from = "WrittenCgroup")]
 pub(in crate::command) struct Cgroup(Declared);
 
-/// Default interval between readings of the counters.
-const SENSE: Duration = Duration::from_secs(1);
 /// Default interval between clearings.
-const CLEAR: Duration = Duration::from_secs(5);
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Default time for which use is remembered.
+const MEMORY: Duration = Duration::from_secs(10);
+/// Default length of a block of the size.
+const SIZE_BLOCK: Duration = Duration::from_mins(5);
+/// Maximum of samples in a block of the size: a day, at one a second.
+const SIZE_BLOCK_MAX: u64 = 86_400;
+/// Maximum of writes per pod and hour: more than clearings could use.
+const WRITES_PER_HOUR_MAX: u64 = 1_000_000;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 struct Written {
     mode: Option<MarketSetting>,
     policy: Option<Policy>,
-    sense: Option<Length>,
-    clear: Option<Length>,
-    bucket: Option<Length>,
-    window: Option<Length>,
+    interval: Option<Length>,
+    memory: Option<Length>,
+    size_block: Option<Length>,
+    writes_per_hour: Option<u64>,
     cooldown: Option<Length>,
+    max_step: Option<u64>,
     reserve: Option<Cpu>,
+    unmanaged_max: Option<Cpu>,
+    #[serde(deserialize_with = "replaced_by_interval")]
+    sense: (),
+    #[serde(deserialize_with = "replaced_by_interval")]
+    clear: (),
+    #[serde(deserialize_with = "replaced_by_memory")]
+    window: (),
+    #[serde(deserialize_with = "replaced_by_memory")]
+    bucket: (),
+}
+
+fn replaced_by_interval<'de, D: Deserializer<'de>>(_: D) -> Result<(), D::Error> {
+    let words = "was replaced by `interval`, the time between clearings (default 1s)";
+    Err(de::Error::custom(words))
+}
+
+fn replaced_by_memory<'de, D: Deserializer<'de>>(_: D) -> Result<(), D::Error> {
+    let words = "was replaced by `memory`, the time for which use is kept (default 10s)";
+    Err(de::Error::custom(words))
 }
 
 #[derive(Debug, Deserialize)]
@@ -101,8 +125,7 @@ impl Settings {
             directory: data.join(DIRECTORY),
             mode,
             settings: self.node,
-            sense: self.sense.unwrap_or(SENSE),
-            clear: self.clear.unwrap_or(CLEAR),
+            interval: self.interval.unwrap_or(INTERVAL),
             reserve_milli: self.reserve_milli,
             unmanaged: Unmanaged::Measured,
             cgroups: cgroups.iter().map(|cgroup| cgroup.0.clone()).collect(),
@@ -125,43 +148,50 @@ impl TryFrom<Written> for Settings {
 
     fn try_from(written: Written) -> Result<Self, String> {
         let length = |length: Option<Length>| length.map(|Length(length)| length);
-        let (sense, clear) = (length(written.sense), length(written.clear));
-        if sense.unwrap_or(SENSE) > clear.unwrap_or(CLEAR) {
-            return Err("`sense` must not be longer than `clear`".to_owned());
+        let interval = length(written.interval);
+        let interval_us = micros(interval.unwrap_or(INTERVAL));
+        // A number of samples; a default that is not a whole number of them is rounded down.
+        let samples = |key: &str, given: Option<Length>, default: Duration, max: u64| {
+            let given = length(given).map(micros);
+            let count = given.unwrap_or(micros(default)) / interval_us;
+            if given.is_some_and(|us| !us.is_multiple_of(interval_us)) {
+                return Err(format!("`{key}` must be a multiple of `interval`"));
+            }
+            if max < count {
+                return Err(format!("`{key}` must be at most {max} times `interval`"));
+            }
+            Ok(count.max(1))
+        };
+        let windows_max = u64::try_from(WINDOWS_MAX).unwrap_or(u64::MAX);
+        let windows = samples("memory", written.memory, MEMORY, windows_max)?;
+        let size_block = samples("size-block", written.size_block, SIZE_BLOCK, SIZE_BLOCK_MAX)?;
+        if written.max_step.is_some_and(|factor| factor < 2) {
+            return Err("`max-step` is a factor, and must be 2 or more".to_owned());
         }
         let default = NodeSettings::default();
-        let bucket_us = length(written.bucket).map_or(default.window.bucket_us, micros);
-        let buckets = match length(written.window).map(micros) {
-            None => default.window.buckets,
-            Some(window_us) if window_us.is_multiple_of(bucket_us) => {
-                usize::try_from(window_us / bucket_us).unwrap_or(usize::MAX)
-            }
-            Some(_) => return Err("`window` must be a multiple of `bucket`".to_owned()),
-        };
-        if buckets > BUCKETS_MAX {
-            return Err(format!("`window` must have at most {BUCKETS_MAX} buckets"));
+        let writes_per_hour = written.writes_per_hour.unwrap_or(default.writes_per_hour);
+        if WRITES_PER_HOUR_MAX < writes_per_hour {
+            return Err(format!(
+                "`writes-per-hour` must be at most {WRITES_PER_HOUR_MAX}"
+            ));
         }
         Ok(Self {
             mode: written.mode,
             node: NodeSettings {
                 policy: written.policy.unwrap_or_default(),
-                window: Window {
-                    bucket_us,
-                    buckets,
-                    running_us_min: default.window.running_us_min.min(bucket_us),
-                },
+                windows: usize::try_from(windows).unwrap_or(WINDOWS_MAX),
+                size_block,
+                writes_per_hour,
                 cooldown_us: length(written.cooldown).map_or(default.cooldown_us, micros),
+                max_step: written.max_step,
+                unmanaged_milli_max: written.unmanaged_max.map(|Cpu(milli)| milli),
                 ..default
             },
-            sense,
-            clear,
+            interval,
             reserve_milli: written.reserve.map(|Cpu(milli)| milli),
         })
     }
 }
-
-/// More than a day of default buckets.
-const BUCKETS_MAX: usize = 20_000;
 
 impl TryFrom<WrittenCgroup> for Cgroup {
     type Error = String;
@@ -291,7 +321,7 @@ mod tests {
     #[test]
     fn an_empty_file_has_the_default_intervals() {
         let options = read("").unwrap();
-        assert_eq!((options.sense.as_secs(), options.clear.as_secs()), (1, 5));
+        assert_eq!(options.interval.as_secs(), 1);
         assert_eq!(options.settings, bursar_market::node::Settings::default());
         assert_eq!(options.directory, std::path::Path::new("/data/market"));
     }
@@ -299,8 +329,9 @@ mod tests {
     #[test]
     fn cgroups_are_named_by_path_or_unit_and_default_to_a_baseline() {
         let options = read(
-            "[market]\npolicy = \"weighted-nash\"\nclear = \"500ms\"\nsense = \"100ms\"\n\
-             bucket = \"200ms\"\nwindow = \"1s\"\ncooldown = \"1s\"\nreserve = \"200m\"\n\n\
+            "[market]\npolicy = \"weighted-nash\"\ninterval = \"500ms\"\nmemory = \"3s\"\n\
+             size-block = \"60s\"\nwrites-per-hour = 60\nmax-step = 4\nunmanaged-max = \"1\"\n\
+             cooldown = \"1s\"\nreserve = \"200m\"\n\n\
              [[cgroup]]\nname = \"web\"\nunit = \"web.service\"\nmax = \"1.5\"\n\n\
              [[cgroup]]\nname = \"db\"\npath = \"/x/db\"\nmin = \"200m\"\nmax = 2\nweight = 7\n",
         )
@@ -314,8 +345,11 @@ mod tests {
         assert_eq!(params(0), (100, 1500, 100));
         assert_eq!(params(1), (200, 2000, 7));
         assert_eq!(db.place, Place::Path("/x/db".into()));
-        assert_eq!(options.settings.window.buckets, 5);
-        assert_eq!(options.settings.window.running_us_min, 200_000);
+        let settings = options.settings;
+        assert_eq!((settings.windows, settings.size_block), (6, 120));
+        assert_eq!((settings.writes_per_hour, settings.max_step), (60, Some(4)));
+        assert_eq!(settings.cooldown_us, 1_000_000);
+        assert_eq!(settings.unmanaged_milli_max, Some(1000));
         assert_eq!(options.reserve_milli, Some(200));
     }
 
@@ -325,7 +359,7 @@ mod tests {
         let (_, block) = guide.split_once("```toml\n").unwrap();
         let options = read(block.split_once("```").unwrap().0).unwrap();
         assert_eq!(options.settings, bursar_market::node::Settings::default());
-        assert_eq!((options.sense.as_secs(), options.clear.as_secs()), (1, 5));
+        assert_eq!(options.interval.as_secs(), 1);
         let names = options.cgroups.iter().map(|cgroup| cgroup.name.as_str());
         assert_eq!(names.collect::<Vec<_>>(), ["web", "batch"]);
     }
@@ -338,16 +372,40 @@ mod tests {
                 "bursar.toml:2: `moed` is not a key, did you mean `mode`?",
             ),
             (
-                "[market]\nclear = \"soon\"\n",
-                "bursar.toml:2: `clear`: `soon` is not a duration; write a whole number and a unit, as in 500ms, 10s, 5m, 36h or 7d",
+                "[market]\ninterval = \"soon\"\n",
+                "bursar.toml:2: `interval`: `soon` is not a duration; write a whole number and a unit, as in 500ms, 10s, 5m, 36h or 7d",
             ),
             (
-                "[market]\nbucket = \"2s\"\nwindow = \"5s\"\n",
-                "bursar.toml:1: `window` must be a multiple of `bucket`",
+                "[market]\ninterval = \"2s\"\nmemory = \"5s\"\n",
+                "bursar.toml:1: `memory` must be a multiple of `interval`",
             ),
             (
-                "[market]\nclear = \"500ms\"\n",
-                "bursar.toml:1: `sense` must not be longer than `clear`",
+                "[market]\nmemory = \"2h\"\n",
+                "bursar.toml:1: `memory` must be at most 3600 times `interval`",
+            ),
+            (
+                "[market]\nmax-step = 1\n",
+                "bursar.toml:1: `max-step` is a factor, and must be 2 or more",
+            ),
+            (
+                "[market]\nwrites-per-hour = 1000001\n",
+                "bursar.toml:1: `writes-per-hour` must be at most 1000000",
+            ),
+            (
+                "[market]\nclear = \"5s\"\n",
+                "bursar.toml:2: `clear`: was replaced by `interval`, the time between clearings (default 1s)",
+            ),
+            (
+                "[market]\nsense = \"1s\"\n",
+                "bursar.toml:2: `sense`: was replaced by `interval`, the time between clearings (default 1s)",
+            ),
+            (
+                "[market]\nwindow = \"60s\"\n",
+                "bursar.toml:2: `window`: was replaced by `memory`, the time for which use is kept (default 10s)",
+            ),
+            (
+                "[market]\nbucket = \"5s\"\n",
+                "bursar.toml:2: `bucket`: was replaced by `memory`, the time for which use is kept (default 10s)",
             ),
             (
                 "[[cgroup]]\nname = \"a\"\npath = \"/sys/fs/cgroup/cpu/a\"\nmax = \"1\"\n",

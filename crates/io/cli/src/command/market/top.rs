@@ -150,12 +150,11 @@ struct ObservedRow {
 
 impl ObservedRow {
     fn of_pod(pod: &MarketPod) -> Self {
-        let demand = pod.demand.map(|demand| demand.peak_milli);
         Self {
             name: pod.pod.clone(),
             limit_milli: pod.original_milli,
             used_milli: pod.used_milli,
-            peak_milli: demand.or(pod.used_milli_max),
+            peak_milli: pod.used_milli.map(|_| pod.need_milli),
             throttled_permille: pod.throttled_permille,
         }
     }
@@ -332,12 +331,12 @@ mod tests {
     #[test]
     fn a_congested_node_is_one_table() {
         let expected = "\
-node w-17: congested, price 1.88; 1500m to share (1800m allocatable less 300m unmanaged)
+node w-17: congested, price 1.92; 1500m to share (1800m allocatable less 300m unmanaged)
 POD               WROTE      NEED  LIMIT               USED  THROTTLED  SINCE
-batch/thumbs-x1   100-600    550m   340m  ██████░░░░   331m        31%  4m
+batch/thumbs-x1   100-600    600m   370m  ██████░░░░   362m        31%  4m
 shop/api-7c9f     100-1000  1000m   580m  █████░░░░░   566m        38%  4m
-shop/search-5d2b  100-1000  1000m   580m  █████░░░░░   571m        36%  4m
-total                       2550m  1500m              1468m
+shop/search-5d2b  100-1000  1000m   550m  █████░░░░░   541m        36%  4m
+total                       2600m  1500m              1469m
 not managed: 6 pods, 300m (4 kube-system, 1 opted out, 1 static CPU manager)
 ";
         assert_eq!(text(&[market()], &look(), PAGE), expected);
@@ -353,7 +352,7 @@ not managed: 6 pods, 300m (4 kube-system, 1 opted out, 1 static CPU manager)
             reason: "conflict".to_owned(),
             words: "somebody else changed its limit".to_owned(),
         });
-        (new.demand, new.used_milli, new.throttled_permille) = (None, None, 0);
+        (new.asked, new.used_milli, new.throttled_permille) = (None, None, 0);
         let text = node_text(&market, &look(), PAGE);
         let line = "left as it is: batch/thumbs-x1 (somebody else changed its limit)\n";
         assert!(text.contains(line), "{text}");

@@ -302,6 +302,7 @@ pub(in crate::command) fn export(
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+    use std::collections::BTreeMap;
     use std::path::Path;
     use std::time::Duration;
 
@@ -326,8 +327,7 @@ mod tests {
             directory,
             mode: Mode::Act,
             settings: Settings::default(),
-            sense: Duration::from_secs(1),
-            clear: Duration::from_secs(5),
+            interval: Duration::from_secs(1),
             reserve_milli: None,
             unmanaged: Unmanaged::Measured,
             cgroups: Vec::new(),
@@ -339,8 +339,11 @@ mod tests {
             unmanaged_milli: None,
         };
         let added = times.iter().map(|at_ms| {
-            let clearing = node.clear(*at_ms, supply);
-            record.add(*at_ms, &rules, clearing, Vec::new()).unwrap();
+            node.clear(*at_ms, supply);
+            let (clearing, none) = (node.last().unwrap(), BTreeMap::new());
+            record
+                .add(*at_ms, &rules, (&clearing, &none), Vec::new())
+                .unwrap();
             let position = record.position().unwrap();
             Position {
                 at: Instant::from_ms(position.at_ms),
