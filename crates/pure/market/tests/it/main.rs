@@ -10,6 +10,7 @@ mod cgroup;
 mod closed_loop;
 mod explain;
 mod golden;
+mod naive;
 mod node;
 mod oracle;
 mod plant;
