@@ -1,22 +1,26 @@
 //! Clears a node once: the share of each pod, its reason, and the price (M4–M7).
 //!
-//! Precedence: capacity, floor, ceiling, guard, need. Modes are results, not branches: shares are
-//! continuous across their borders.
+//! 1. The floors alone exceed capacity: overload. 2. Everybody gets the largest rung that fits. 3. Not
+//!    even the lowest rung fits: the kernel divides by the policy, never above the ask.
 //!
-//! 1. The floors alone exceed capacity: overload. 2. All upper bounds fit: each pod gets its own.
-//! 3. All lower bounds fit: the kernel divides by the policy. 4. Otherwise guards yield, floors do not.
+//! A file gives demand or need: one rung. An agent measures: the rungs are windows of memory, and when
+//! somebody asks for room that is not free, the node forgets the oldest use of all pods, by one common
+//! window ([`crate::bidder`]).
+//! Precedence: capacity, floor, ceiling, need. Modes are results, not branches: shares are continuous
+//! across their borders.
 
-mod bounds;
 mod divide;
+mod quantum;
 
 use std::sync::Arc;
 
 use bursar_units::vocabulary;
 
-use crate::kernel::Level;
+use crate::bidder::Measured;
+use crate::kernel::{Claim, Level};
 use crate::need::{self, Need, PPM};
-use bounds::{Placed, Quantum};
-use divide::divide;
+pub(crate) use divide::{Divided, Placed, Rule, divide};
+pub(crate) use quantum::Quantum;
 
 /// The price when no millicore is available, in parts per million.
 pub const PRICE_MAX_PPM: u64 = 1_000_000_000_000;
@@ -81,10 +85,6 @@ pub struct Pod {
     pub want: Want,
     /// h: its headroom in permille.
     pub headroom_permille: u64,
-    /// Its present limit, from which guards count; absent for no guard.
-    pub current_milli: Option<u64>,
-    /// Whether the limit was changed so recently that it may not shrink.
-    pub cooling: bool,
 }
 
 /// Demand or need of a pod.
@@ -109,6 +109,10 @@ pub struct Cleared {
     pub min_milli: u64,
     /// The sum of the needs.
     pub need_milli: u64,
+    /// The sum of the asks, v(0); of the needs, if they were given.
+    pub ask_milli: u64,
+    /// W: the number of samples that are remembered; 0 if needs were given.
+    pub windows: usize,
     /// The step that divided.
     pub step: Step,
     /// The shares, by id.
@@ -130,12 +134,21 @@ impl Cleared {
 pub enum Step {
     /// The floors do not fit.
     Overload,
-    /// All upper bounds fit.
-    AllFits,
+    /// Each pod gets this rung: its use in a window of so many samples is kept. The last rung is the
+    /// whole need; on rung 0 only the asks fit, without headroom.
+    Rung(usize),
     /// The kernel divided by the policy, at this level.
     Shared(Level),
-    /// Guards yielded.
-    GuardsYield,
+}
+
+impl Step {
+    /// The rung; `None` for shares and overload.
+    pub const fn rung(self) -> Option<usize> {
+        match self {
+            Self::Rung(window) => Some(window),
+            Self::Overload | Self::Shared(_) => None,
+        }
+    }
 }
 
 /// The share of one pod, with its reason.
@@ -151,7 +164,7 @@ pub struct Share {
     pub need_milli: u64,
     /// The steps that led to its need, if demand was given.
     pub need: Option<Need>,
-    /// Its bid: n − m, w, or w·d in parts per million.
+    /// Its bid: n − m or its size, w, or w·d in parts per million.
     pub bid: u64,
     /// Its share.
     pub allocated_milli: u64,
@@ -160,7 +173,7 @@ pub struct Share {
 }
 
 vocabulary! {
-    /// The bound that decided a share.
+    /// The bound that decided a share; the last three, why a share was not written.
     pub enum BoundBy {
         /// Its need.
         Need = "need",
@@ -170,12 +183,18 @@ vocabulary! {
         Min = "min",
         /// Its ceiling.
         Max = "max",
-        /// The cooldown: it was changed too recently to shrink.
-        Cooldown = "cooldown",
-        /// The maximum change per clearing.
+        /// The window of memory: older use is not kept, because others ask.
+        Memory = "memory",
+        /// Twice its use, which bounds what it may ask for at a time.
         Step = "step",
         /// The minimum share in overload.
         Survival = "survival",
+        /// The budget of writes.
+        Budget = "budget",
+        /// The cooldown: it was changed too recently.
+        Cooldown = "cooldown",
+        /// The maximum factor of a raise.
+        MaxStep = "max-step",
     }
 }
 
@@ -194,7 +213,6 @@ impl Share {
 /// Divides the CPU of a node.
 pub fn clear(market: &Market) -> Cleared {
     let quantum = Quantum::new(market.quantum_milli);
-    let capacity = quantum.floor(market.capacity_milli.min(VALUE_MAX));
     let mut pods: Vec<&Pod> = market.pods.iter().collect();
     // Callers that keep pods by id pass them sorted.
     if !pods.is_sorted_by(|a, b| a.id <= b.id) {
@@ -203,30 +221,99 @@ pub fn clear(market: &Market) -> Cleared {
     let is_too_narrow = |pod: &mut &Pod| quantum.is_too_narrow(pod.min_milli, pod.max_milli);
     let too_narrow = pods.extract_if(.., is_too_narrow);
     let too_narrow = too_narrow.map(|pod| Arc::clone(&pod.id)).collect();
-    let mut placed = Placed::with_capacity(pods.len());
+    let mut placed = Placed::default();
     let place = |pod| placed.add(pod, market.policy, quantum);
     let mut shares: Vec<Share> = pods.into_iter().map(place).collect();
-    let Placed {
-        claims,
-        reasons,
-        weights,
-        sums,
-    } = placed;
-    let divided = divide(market.policy, (&claims, &weights), capacity, &sums, quantum);
-    let results = claims.iter().zip(reasons).zip(divided.units);
-    for (share, ((claim, reasons), units)) in shares.iter_mut().zip(results) {
-        share.allocated_milli = quantum.milli(units);
-        share.bound_by = reasons.bound_by(claim, units, divided.step, quantum);
+    let rule = Rule {
+        policy: market.policy,
+        quantum,
+        capacity: quantum.floor(market.capacity_milli.min(VALUE_MAX)),
+        windows: None,
+    };
+    let claims = &placed.claims;
+    let divided = divide(&rule, &placed, |place, _| {
+        claims.get(place).map_or(0, |claim| claim.hi)
+    });
+    for ((share, place), units) in shares.iter_mut().zip(0..).zip(&divided.units) {
+        share.allocated_milli = quantum.milli(*units);
+        share.bound_by = divided.bound_by(&rule, &placed, place, |claim| (claim.hi, false));
     }
     Cleared {
-        mode: sums.mode(capacity),
+        mode: placed.mode(rule.capacity),
         price_ppm: divided.price_ppm,
-        capacity_milli: quantum.milli(capacity),
-        min_milli: quantum.milli(sums.min),
-        need_milli: quantum.milli(sums.need),
+        capacity_milli: quantum.milli(rule.capacity),
+        min_milli: quantum.milli(placed.min),
+        need_milli: quantum.milli(placed.ask),
+        ask_milli: quantum.milli(placed.ask),
+        windows: 0,
         step: divided.step,
         shares,
         too_narrow,
+    }
+}
+
+impl Placed {
+    /// Adds the next pod by id, whose range is not too narrow. Returns its share without the
+    /// allocation.
+    #[inline]
+    fn add(&mut self, pod: &Pod, policy: Policy, quantum: Quantum) -> Share {
+        let max_milli = pod.max_milli.min(VALUE_MAX);
+        let min_milli = pod.min_milli.min(max_milli);
+        let (m, max) = quantum.range(min_milli, max_milli);
+        let weight = pod.weight.min(VALUE_MAX);
+        let (need_milli, made) = match pod.want {
+            Want::Demand(demand) => {
+                let made = need::need(min_milli, max_milli, demand, pod.headroom_permille);
+                (made.milli, Some(made))
+            }
+            Want::Need(need) => (need.clamp(min_milli, max_milli), None),
+        };
+        let need = quantum.ceil(need_milli).clamp(m, max);
+        let demand_ppm = |made: Option<Need>| match made {
+            Some(made) => made.demand_ppm,
+            None => need::demand_ppm(min_milli, max_milli, need_milli),
+        };
+        let (hi, bid) = match policy {
+            Policy::Proportional => (need, need - m),
+            Policy::WeightedNash => (need, weight.max(1)),
+            Policy::FullCapacity => (max, weight * demand_ppm(made)),
+        };
+        self.push(
+            Claim {
+                offset: m,
+                lo: m,
+                hi,
+                bid,
+            },
+            (need, max, weight),
+        );
+        Share {
+            id: Arc::clone(&pod.id),
+            min_milli: quantum.milli(m),
+            max_milli: quantum.milli(max),
+            need_milli: quantum.milli(need),
+            need: made,
+            bid,
+            allocated_milli: 0,
+            bound_by: BoundBy::Share,
+        }
+    }
+
+    /// Adds the next measured pod by id, whose range is not too narrow.
+    #[inline]
+    pub(crate) fn add_measured(&mut self, pod: Measured<'_>, policy: Policy, quantum: Quantum) {
+        let (m, max) = pod.range(quantum);
+        let firm = pod.firm(quantum);
+        let weight = pod.bidder.params.weight.min(VALUE_MAX);
+        self.push(
+            Claim {
+                offset: m,
+                lo: m,
+                hi: firm,
+                bid: pod.bid(policy, quantum),
+            },
+            (firm, max, weight),
+        );
     }
 }
 

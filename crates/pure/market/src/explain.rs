@@ -10,9 +10,9 @@ use crate::clear::{
 };
 use crate::decimal::{fraction, percent, price};
 use crate::kernel::Level;
+use crate::ladder::RECENT;
 use crate::need::PPM;
 use crate::node::Held;
-use crate::sense::Shown;
 
 /// The clearing that is explained.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -45,8 +45,12 @@ pub struct Scene {
     pub need_milli: u64,
     /// The sum of their floors.
     pub min_milli: u64,
-    /// Number of pods held back by a guard.
-    pub guarded: u64,
+    /// W: the number of samples that are remembered; 0 if needs were given.
+    pub windows: u64,
+    /// Time between samples, in milliseconds.
+    pub interval_ms: u64,
+    /// The pods that ask for more than their limit.
+    pub asking: Vec<String>,
 }
 
 /// Data about a pod beside its share.
@@ -58,16 +62,39 @@ pub struct Evidence {
     pub limit_milli: Option<u64>,
     /// The limit to restore; `None` for no limit.
     pub original_milli: Option<u64>,
-    /// Its measured demand.
-    pub shown: Shown,
-    /// The length of the window.
-    pub window_s: u64,
+    /// Its measured ask; `None` before it was measured.
+    pub asked: Option<Asked>,
+    /// Why its share was not written, or not all of it.
+    pub left_out: Option<BoundBy>,
     /// Seconds since its limit was changed; `None` if it never was.
     pub changed_s: Option<u64>,
-    /// Seconds after a change during which it may not shrink.
+    /// Seconds after a change during which it is not changed again.
     pub cooldown_s: u64,
+    /// The factor by which a raise multiplies a limit at most.
+    pub max_step: Option<u64>,
     /// The reason why it is held.
     pub held: Option<Held>,
+}
+
+/// The ask of a pod, with its derivation.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Asked {
+    /// a.
+    pub milli: u64,
+    /// f.
+    pub firm_milli: u64,
+    /// u.
+    pub used_milli: u64,
+    /// q; `None` if the kernel does not count throttling.
+    pub throttled_permille: Option<u64>,
+    /// S.
+    pub size_milli: u64,
+    /// The length of two blocks, in which the size was seen, in seconds.
+    pub size_s: u64,
+    /// Whether 2u bound the ask.
+    pub is_stepped: bool,
+    /// Whether it asks for more than its limit.
+    pub asks: bool,
 }
 
 /// Origin of a pod, which determines how its user opts out.
@@ -117,15 +144,22 @@ impl Scene {
             pods: u64::try_from(cleared.shares.len()).unwrap_or(u64::MAX),
             need_milli: cleared.need_milli,
             min_milli: cleared.min_milli,
-            guarded: guarded(cleared.shares.iter().map(|share| share.bound_by)),
+            windows: u64::try_from(cleared.windows).unwrap_or(u64::MAX),
+            interval_ms: 0,
+            asking: Vec::new(),
         }
     }
-}
 
-/// Number of pods held back by a guard.
-pub fn guarded(bounds: impl Iterator<Item = BoundBy>) -> u64 {
-    let is_guard = |bound: &BoundBy| matches!(bound, BoundBy::Cooldown | BoundBy::Step);
-    u64::try_from(bounds.filter(is_guard).count()).unwrap_or(u64::MAX)
+    /// Whether the pods were measured; otherwise demand or need was given.
+    const fn is_measured(&self) -> bool {
+        self.windows > 0
+    }
+
+    /// The length of a window of memory: `4s`.
+    fn window(&self, samples: usize) -> String {
+        let samples = u64::try_from(samples).unwrap_or(u64::MAX);
+        length(samples.saturating_mul(self.interval_ms))
+    }
 }
 
 /// The first line of `top`.
@@ -202,10 +236,17 @@ fn pod_headline(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> St
     let may = format!("{} may use {limit_milli}m of CPU{place}", share.id);
     let held = evidence.and_then(|evidence| evidence.held);
     let need = share.need_milli;
+    let wants = match scene.step {
+        Step::Shared(_) | Step::Overload if scene.is_measured() => "asks for",
+        _ => "needs",
+    };
     match (held, scene.acts) {
         (Some(held), _) => format!("{may} and is left as it is: {}", held.sentence()),
-        (None, true) => format!("{may} and needs {need}m: the node is {}", scene.mode.word()),
-        (None, false) => format!("{may} and needs {need}m: it is only observed"),
+        (None, true) => format!(
+            "{may} and {wants} {need}m: the node is {}",
+            scene.mode.word()
+        ),
+        (None, false) => format!("{may} and {wants} {need}m: it is only observed"),
     }
 }
 
@@ -216,37 +257,55 @@ pub fn why(scene: &Scene) -> String {
         pods_need(scene),
         scene.capacity_milli
     );
-    let slow = match scene.guarded {
-        0 => String::new(),
-        1 => "; 1 limit may not change that fast".to_owned(),
-        count => format!("; {count} limits may not change that fast"),
-    };
     match (scene.step, scene.policy) {
-        (Step::AllFits, _) if scene.guarded > 0 => format!("{sum}: enough for all{slow}"),
-        (Step::AllFits, Policy::FullCapacity) => format!("{sum}: each gets its maximum"),
-        (Step::AllFits, _) => format!("{sum}: each gets what it needs"),
+        (Step::Rung(window), _) if whole(window) < scene.windows => {
+            format!("{sum}: {}", forgotten(scene, window))
+        }
+        (Step::Rung(_), Policy::FullCapacity) if scene.is_measured() => {
+            format!("{sum}: each gets what it needs, and the rest goes by weight and demand")
+        }
+        (Step::Rung(_), Policy::FullCapacity) => format!("{sum}: each gets its maximum"),
+        (Step::Rung(_), _) => format!("{sum}: each gets what it needs"),
         (Step::Shared(Level::At { numerator: 0, .. }), _) => {
-            format!("{sum}: each keeps its minimum, and nothing is left{slow}")
+            format!("{sum}: each keeps its minimum, and nothing is left")
+        }
+        (Step::Shared(_), Policy::Proportional) if scene.is_measured() => {
+            format!("{sum}: each keeps its minimum, the rest goes by size")
         }
         (Step::Shared(level), Policy::Proportional) => format!(
-            "{sum}: each keeps its minimum and gets {} of the rest{slow}",
+            "{sum}: each keeps its minimum and gets {} of the rest",
             ratio(level, percent)
         ),
-        (Step::Shared(_), Policy::WeightedNash) => format!(
-            "{sum}: each keeps its minimum, the rest goes by weight to those who need it{slow}"
-        ),
-        (Step::Shared(_), Policy::FullCapacity) => format!(
-            "{sum}: each keeps its minimum, all of the rest goes by weight and demand{slow}"
-        ),
-        (Step::GuardsYield, _) => format!(
-            "limits that may not shrink yet hold more than the {}m that can be shared: each keeps \
-             its minimum, the rest is cut alike",
-            scene.capacity_milli
-        ),
+        (Step::Shared(_), Policy::WeightedNash) => {
+            format!("{sum}: each keeps its minimum, the rest goes by weight to those who need it")
+        }
+        (Step::Shared(_), Policy::FullCapacity) => {
+            format!("{sum}: each keeps its minimum, all of the rest goes by weight and demand")
+        }
         (Step::Overload, _) => format!(
             "the minimums are {}m together, {}m can be shared: each is cut alike, to {}m at least \
              while that fits",
             scene.min_milli, scene.capacity_milli, SURVIVAL_MILLI
+        ),
+    }
+}
+
+/// Who asked, and what is not kept because of that.
+fn forgotten(scene: &Scene, window: usize) -> String {
+    let who = match scene.asking.as_slice() {
+        [] => "limits are above what fits".to_owned(),
+        [one] => format!("{one} asks for more than its limit"),
+        [one, other] => format!("{one} and {other} ask for more than their limits"),
+        [one, rest @ ..] => format!(
+            "{one} and {} others ask for more than their limits",
+            rest.len()
+        ),
+    };
+    match window {
+        0 => format!("{who}, so each keeps what it uses and asks for, without headroom"),
+        window => format!(
+            "{who}, so use older than {} is not kept",
+            scene.window(window)
         ),
     }
 }
@@ -268,9 +327,12 @@ fn is_fixed(scene: &Scene, share: &Share) -> bool {
 }
 
 fn pods_need(scene: &Scene) -> String {
-    let (noun, verb) = match scene.pods {
-        1 => ("pod", "needs"),
-        _ => ("pods", "need"),
+    let is_asked = scene.is_measured() && matches!(scene.step, Step::Shared(_));
+    let (noun, verb) = match (scene.pods, is_asked) {
+        (1, false) => ("pod", "needs"),
+        (1, true) => ("pod", "asks for"),
+        (_, false) => ("pods", "need"),
+        (_, true) => ("pods", "ask for"),
     };
     format!("{} {noun} {verb} {}m", scene.pods, scene.need_milli)
 }
@@ -294,31 +356,23 @@ fn need_lines(
     share: &Share,
     evidence: Option<&Evidence>,
 ) -> Vec<(&'static str, String)> {
-    let shown = evidence.map(|evidence| (evidence.shown, evidence.window_s));
+    let asked = evidence.and_then(|evidence| evidence.asked);
     if is_fixed(scene, share) {
-        let peak = shown.and_then(|(shown, window_s)| match shown {
-            Shown::Nothing => None,
-            Shown::Demand { milli } => Some(format!(
-                "; use plus throttled time peaked at {milli}m in the last {window_s}s"
-            )),
-            Shown::Use { milli } => Some(format!("; {milli}m used at most")),
+        let used = asked.map(|asked| {
+            format!(
+                "; it used {}m in the last {}",
+                asked.used_milli,
+                second(scene)
+            )
         });
-        let (min, peak) = (share.min_milli, peak.unwrap_or_default());
-        return vec![("need", format!("{min}m, its minimum and its maximum{peak}"))];
+        let (min, used) = (share.min_milli, used.unwrap_or_default());
+        return vec![("need", format!("{min}m, its minimum and its maximum{used}"))];
+    }
+    if let Some(asked) = asked {
+        return ask_lines(scene, &asked);
     }
     let Some(need) = share.need else {
-        let line = match shown {
-            Some((Shown::Use { milli }, window_s)) => format!(
-                "{milli}m used at most in the last {window_s}s, plus 30% = {}m, throttling is not counted here",
-                share.need_milli
-            ),
-            Some(_) => format!(
-                "{}m, what it has: nothing was measured yet",
-                share.need_milli
-            ),
-            None => format!("{}m, as given", share.need_milli),
-        };
-        return vec![("need", line)];
+        return vec![("need", format!("{}m, as given", share.need_milli))];
     };
     let demand = demand(need.demand_ppm);
     let capped = if need.milli < need.uncapped_milli {
@@ -339,12 +393,42 @@ fn need_lines(
         percent(need.headroom_ppm.into(), PPM.into()),
         need.uncapped_milli,
     );
-    let mut lines = vec![("need", line)];
-    if let Some((Shown::Demand { milli }, window_s)) = shown {
+    vec![("need", line)]
+}
+
+/// The ask, and the size where it decides.
+fn ask_lines(scene: &Scene, asked: &Asked) -> Vec<(&'static str, String)> {
+    let used = format!(
+        "it used {}m in the last {}",
+        asked.used_milli,
+        second(scene)
+    );
+    let line = match asked.throttled_permille {
+        None if asked.used_milli < asked.milli => {
+            format!("{used}, plus 30%, because throttling is not counted here")
+        }
+        None | Some(0) => format!("{used} and was not held back"),
+        Some(1_000) => format!("{used} and was held back in every period"),
+        Some(permille) => format!(
+            "{used} and was held back in {} of the periods",
+            percent(permille.into(), 1_000)
+        ),
+    };
+    let step = if asked.is_stepped {
+        "; it asks for twice that at most, until it was seen to use more"
+    } else {
+        ""
+    };
+    let mut lines = vec![("asks", format!("{}m: {line}{step}", asked.milli))];
+    let is_by_size = scene.policy == Policy::Proportional;
+    if let (Step::Shared(Level::At { denominator, .. }), true) = (scene.step, is_by_size) {
         lines.push((
-            "",
+            "size",
             format!(
-                "({demand}: use plus throttled time peaked at {milli}m in the last {window_s}s)"
+                "{}m: the most it used in a {} of the last {}; all sizes are {denominator}m",
+                asked.size_milli,
+                second(scene),
+                minutes(asked.size_s)
             ),
         ));
     }
@@ -357,76 +441,131 @@ fn unwritten(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> Optio
     if has == gets || !scene.acts {
         return None;
     }
-    Some(if act::is_worth_it(has, gets) {
-        format!("{has}m, until there is room for the rest")
-    } else {
-        format!("{has}m: less than 10m or 5% of it is not worth a write")
+    let evidence = evidence?;
+    Some(match evidence.left_out {
+        Some(BoundBy::Budget) => {
+            format!("{has}m: the budget of writes is used up for the moment")
+        }
+        Some(BoundBy::Cooldown) => format!("{has}m: {}", cooling(evidence)),
+        Some(BoundBy::MaxStep) => format!(
+            "{has}m: a raise multiplies a limit by at most {}",
+            evidence.max_step.unwrap_or(1)
+        ),
+        _ if act::is_worth_it(has, gets) => format!("{has}m, until there is room for the rest"),
+        _ => format!("{has}m: less than 10m or 5% of it is not worth a write"),
     })
 }
 
 fn gets(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> String {
     let (min, got) = (share.min_milli, share.allocated_milli);
     match share.bound_by {
-        BoundBy::Need => format!("all it needs: {got}m"),
         BoundBy::Max => format!("its maximum: {got}m"),
         BoundBy::Min => format!("its minimum: {got}m"),
-        BoundBy::Cooldown => format!("{got}m: {}", cooling(evidence)),
-        BoundBy::Step if got < share.need_milli && scene.step == Step::AllFits => {
-            format!("{got}m: a limit grows at most fourfold at a time")
-        }
-        BoundBy::Step => format!("{got}m: a limit at most halves or grows fourfold at a time"),
         BoundBy::Survival => format!("{got}m, with which it survives, of its minimum {min}m"),
-        BoundBy::Share => match (scene.step, scene.policy) {
-            (Step::Shared(level), Policy::Proportional) => {
-                let ratio = ratio(level, |numerator, denominator| {
-                    fraction(numerator, denominator, 3)
-                });
-                let need = share.need_milli;
-                format!(
-                    "{min}m + {ratio} × ({need}m - {min}m) = {got}m{}",
-                    in_steps(scene, ", ")
-                )
-            }
-            (Step::Shared(level), Policy::WeightedNash) => {
-                let per_bid = per_bid(level, scene.quantum_milli, 1);
-                format!(
-                    "{min}m + {} × {per_bid}m = {got}m, by its weight {}{}",
-                    share.bid,
-                    share.bid,
-                    in_steps(scene, ", ")
-                )
-            }
-            (Step::Shared(level), Policy::FullCapacity) if share.bid > 0 => {
-                let per_bid = per_bid(level, scene.quantum_milli, PPM);
-                let bid = fraction(share.bid.into(), PPM.into(), 2);
-                format!(
-                    "{min}m + {bid} × {per_bid}m = {got}m, by weight × demand{}",
-                    in_steps(scene, ", ")
-                )
-            }
-            (Step::Shared(_), _) => {
-                format!("{got}m: {min}m and what bidders left, by weight")
-            }
-            (Step::Overload, _) => {
-                let part = percent(got.into(), min.max(1).into());
-                format!("{part} of its minimum {min}m = {got}m")
-            }
-            (Step::GuardsYield | Step::AllFits, _) => {
-                format!("{got}m: what it may not lose yet, cut alike to what there is")
-            }
-        },
+        BoundBy::Share => shared(scene, share),
+        BoundBy::Need | BoundBy::Memory | BoundBy::Step => kept(scene, share, evidence),
+        // These say why a share was not written, and decide none.
+        BoundBy::Budget | BoundBy::Cooldown | BoundBy::MaxStep => format!("{got}m"),
     }
 }
 
-/// `it was changed 12s ago, and may shrink again in 18s`.
-fn cooling(evidence: Option<&Evidence>) -> String {
-    let known = evidence.and_then(|evidence| Some((evidence.changed_s?, evidence.cooldown_s)));
-    match known {
-        Some((changed, cooldown)) if changed <= cooldown => {
-            let left = cooldown - changed;
-            format!("it was changed {changed}s ago, and may shrink again in {left}s")
+/// What a rung keeps of a pod's use.
+fn kept(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> String {
+    let got = share.allocated_milli;
+    let Some(evidence) = evidence.filter(|_| scene.is_measured()) else {
+        return format!("all it needs: {got}m");
+    };
+    let asks = evidence.asked.is_some_and(|asked| asked.asks);
+    if evidence.limit_milli == Some(got) && !asks && share.bound_by == BoundBy::Need {
+        return format!("{got}m, what it has: it does not ask for more");
+    }
+    let window = scene.step.rung().unwrap_or(0);
+    let reason = match share.bound_by {
+        BoundBy::Memory => "; older use is not kept because others ask",
+        _ => "",
+    };
+    // The mean of recent use counts where it is above the present use.
+    let is_mean = evidence
+        .asked
+        .is_some_and(|asked| asked.milli < asked.firm_milli);
+    match (window, asks) {
+        (1..RECENT, false) if is_mean => format!(
+            "{got}m: what it used in the last {}, plus headroom{reason}",
+            scene.window(RECENT)
+        ),
+        (0, _) => format!("{got}m: what it asks for, without headroom, because others ask"),
+        (_, true) => format!("{got}m: what it asks for, plus headroom{reason}"),
+        (window, false) => format!(
+            "{got}m: the most it used in the last {}, plus headroom{reason}",
+            scene.window(window)
+        ),
+    }
+}
+
+/// The arithmetic of a share.
+fn shared(scene: &Scene, share: &Share) -> String {
+    let (min, got) = (share.min_milli, share.allocated_milli);
+    match (scene.step, scene.policy) {
+        (Step::Shared(level), Policy::Proportional) if scene.is_measured() => {
+            let Level::At {
+                numerator,
+                denominator,
+            } = level
+            else {
+                return format!("{got}m");
+            };
+            let rest = numerator.saturating_mul(scene.quantum_milli.max(1));
+            format!(
+                "{min}m + {rest}m × {}/{denominator} = {got}m{}",
+                share.bid,
+                in_steps(scene, ", ")
+            )
         }
-        _ => "it was changed too recently to shrink".to_owned(),
+        (Step::Shared(level), Policy::Proportional) => {
+            let ratio = ratio(level, |numerator, denominator| {
+                fraction(numerator, denominator, 3)
+            });
+            let need = share.need_milli;
+            format!(
+                "{min}m + {ratio} × ({need}m - {min}m) = {got}m{}",
+                in_steps(scene, ", ")
+            )
+        }
+        (Step::Shared(level), Policy::WeightedNash) => {
+            let per_bid = per_bid(level, scene.quantum_milli, 1);
+            format!(
+                "{min}m + {} × {per_bid}m = {got}m, by its weight {}{}",
+                share.bid,
+                share.bid,
+                in_steps(scene, ", ")
+            )
+        }
+        (Step::Shared(level), Policy::FullCapacity) if share.bid > 0 => {
+            let per_bid = per_bid(level, scene.quantum_milli, PPM);
+            let bid = fraction(share.bid.into(), PPM.into(), 2);
+            format!(
+                "{min}m + {bid} × {per_bid}m = {got}m, by weight × demand{}",
+                in_steps(scene, ", ")
+            )
+        }
+        (Step::Shared(_) | Step::Rung(_), _) => {
+            format!("{got}m: {min}m and what bidders left, by weight")
+        }
+        (Step::Overload, _) => {
+            let part = percent(got.into(), min.max(1).into());
+            format!("{part} of its minimum {min}m = {got}m")
+        }
+    }
+}
+
+/// `it was changed 3s ago, and may change again in 7s`.
+fn cooling(evidence: &Evidence) -> String {
+    match (evidence.changed_s, evidence.cooldown_s) {
+        (Some(changed), cooldown) if changed <= cooldown => {
+            let left = cooldown - changed;
+            format!("it was changed {changed}s ago, and may change again in {left}s")
+        }
+        _ => "it was changed too recently".to_owned(),
     }
 }
 
@@ -441,10 +580,25 @@ fn in_steps(scene: &Scene, joint: &str) -> String {
 /// The price and its computation.
 pub fn price_line(scene: &Scene) -> String {
     let shown = price(scene.price_ppm);
-    let zero = "0 when nobody is held back";
+    let zero = if scene.is_measured() {
+        "0 when nothing had to be forgotten"
+    } else {
+        "0 when nobody is held back"
+    };
     match (scene.price_ppm, scene.step, scene.policy) {
+        (0, ..) if scene.is_measured() => "0: nothing had to be forgotten".to_owned(),
         (0, ..) => "0: nobody is held back".to_owned(),
         (PRICE_MAX_PPM, ..) => "no millicore is free".to_owned(),
+        (_, Step::Rung(window), _) => {
+            let windows = scene.window(usize::try_from(scene.windows).unwrap_or(0));
+            let kept = scene.window(window);
+            format!("{shown}: of the last {windows}, {kept} are kept; {zero}")
+        }
+        (_, Step::Shared(_), _) if scene.is_measured() => format!(
+            "{shown} = {}m asked above the minimums / {}m; {zero}",
+            scene.need_milli.saturating_sub(scene.min_milli),
+            scene.capacity_milli.saturating_sub(scene.min_milli)
+        ),
         (_, Step::Shared(level), Policy::Proportional) => {
             let ratio = ratio(level, |numerator, denominator| {
                 fraction(numerator, denominator, 3)
@@ -472,9 +626,14 @@ fn sooner(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> Option<S
     let others = claims.saturating_sub(need.saturating_sub(share.min_milli));
     let room = scene.allocatable_milli.saturating_sub(scene.held_milli);
     let unmanaged = (scene.need_milli + scene.unmanaged_milli).saturating_sub(room);
+    let verb = if scene.is_measured() {
+        "ask for"
+    } else {
+        "need"
+    };
     Some(if short <= others {
         format!(
-            "it gets {need}m when the others need {short}m less, or on a node with that much room"
+            "it gets {need}m when the others {verb} {short}m less, or on a node with that much room"
         )
     } else if 0 < unmanaged && unmanaged <= scene.unmanaged_milli {
         format!(
@@ -488,9 +647,7 @@ fn sooner(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> Option<S
 
 /// The setting that would let a pod with equal floor and ceiling use more, if its demand is higher.
 fn wider(share: &Share, evidence: &Evidence) -> Option<String> {
-    let (Shown::Demand { milli } | Shown::Use { milli }) = evidence.shown else {
-        return None;
-    };
+    let milli = evidence.asked?.milli;
     let what = match evidence.home {
         Home::Kubernetes => "a limit above its request",
         Home::Declared => "a `max` above its `min`",
@@ -516,6 +673,35 @@ fn out(scene: &Scene, home: &Home) -> String {
         Home::Execution { booking } => {
             format!("`bursar booking cancel {booking}` ends it; until then it takes part")
         }
+    }
+}
+
+fn whole(samples: usize) -> u64 {
+    u64::try_from(samples).unwrap_or(u64::MAX)
+}
+
+/// The interval of samples: `second`, or its length.
+fn second(scene: &Scene) -> String {
+    match scene.interval_ms {
+        1_000 => "second".to_owned(),
+        ms => length(ms),
+    }
+}
+
+/// `4s`, or `800ms`.
+fn length(ms: u64) -> String {
+    if ms.is_multiple_of(1_000) {
+        format!("{}s", ms / 1_000)
+    } else {
+        format!("{ms}ms")
+    }
+}
+
+/// `10 minutes`, or `20s`.
+fn minutes(seconds: u64) -> String {
+    match seconds / 60 {
+        minutes if minutes >= 2 && seconds.is_multiple_of(60) => format!("{minutes} minutes"),
+        _ => format!("{seconds}s"),
     }
 }
 

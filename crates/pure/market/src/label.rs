@@ -3,21 +3,25 @@
 //! Hysteresis applies to the label and its alerts only. In the allocation it would over-commit a node
 //! by the width of the band.
 
-use crate::clear::{Cleared, Mode};
+use crate::clear::Mode;
 
 /// The label becomes milder only when the sum is at most this percentage of capacity.
 const BAND_PERCENT: u128 = 95;
 
-/// The label after a clearing, given the one before. Floors are compared with the allocatable CPU, not
-/// with capacity: capacity is never less than floors that fit (M8), so an overload would last for ever
-/// beside unmanaged use of the rest.
-pub fn label(before: Mode, cleared: &Cleared, allocatable_milli: u64) -> Mode {
+/// The label after a clearing, given the one before and the exact mode; the floors with the allocatable
+/// CPU, and the asks with the capacity. Floors are not compared with capacity: capacity is never less
+/// than floors that fit (M8), so an overload would last for ever beside unmanaged use of the rest.
+pub fn label(
+    (before, exact): (Mode, Mode),
+    (min_milli, allocatable_milli): (u64, u64),
+    (ask_milli, capacity_milli): (u64, u64),
+) -> Mode {
     let near = |sum: u64, of: u64| u128::from(sum) * 100 > u128::from(of) * BAND_PERCENT;
-    let is_near_full = || near(cleared.need_milli, cleared.capacity_milli);
+    let is_near_full = || near(ask_milli, capacity_milli);
     let held = match before {
-        Mode::Overloaded if near(cleared.min_milli, allocatable_milli) => Mode::Overloaded,
+        Mode::Overloaded if near(min_milli, allocatable_milli) => Mode::Overloaded,
         Mode::Congested | Mode::Overloaded if is_near_full() => Mode::Congested,
         _ => Mode::Uncongested,
     };
-    cleared.mode.max(held)
+    exact.max(held)
 }

@@ -17,14 +17,12 @@ pub const HEADROOM_MIN_PERMILLE: u64 = 100;
 pub const HEADROOM_MAX_PERMILLE: u64 = 500;
 /// Increase of the headroom after a miss, in permille.
 const HEADROOM_MISS_PERMILLE: u64 = 50;
-/// Decrease of the headroom after a quiet clearing, in permille.
+/// Decrease of the headroom after a quiet minute, in permille.
 const HEADROOM_QUIET_PERMILLE: u64 = 10;
-/// Share of throttled periods from which on a clearing is not quiet, in permille.
+/// Share of throttled periods from which on a minute is a miss, in permille.
 pub const THROTTLED_PERMILLE: u64 = 300;
 /// Headroom per demand: 15 % of it.
 const HEADROOM_PER_DEMAND: u64 = 150;
-/// Factor on use where the kernel counts no throttling: 30 % more.
-const FALLBACK_PERMILLE: u64 = 1_300;
 
 /// A need, with the steps that led to it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -71,37 +69,27 @@ pub fn need(min_milli: u64, max_milli: u64, demand_ppm: u64, headroom_permille: 
 
 /// The position of a demand between floor and ceiling, rounded up; 0 if they are equal.
 pub fn demand_ppm(min_milli: u64, max_milli: u64, demand_milli: u64) -> u64 {
+    let max_milli = max_milli.min(VALUE_MAX);
     let range = max_milli.saturating_sub(min_milli);
-    let above = demand_milli.saturating_sub(min_milli);
+    let above = demand_milli.min(max_milli).saturating_sub(min_milli);
     if range == 0 {
         return 0;
     }
-    let ppm = (u128::from(above) * u128::from(PPM)).div_ceil(u128::from(range));
-    u64::try_from(ppm).unwrap_or(PPM).min(PPM)
+    // The product stays below 10¹⁶.
+    (above * PPM).div_ceil(range)
 }
 
-/// The need of a pod of which only use is known.
-pub fn need_by_use(min_milli: u64, max_milli: u64, used_milli: u64) -> u64 {
-    floor(used_milli, FALLBACK_PERMILLE, 1_000).clamp(min_milli.min(max_milli), max_milli)
-}
-
-/// The headroom after a clearing (M2): more after a miss, less after a quiet clearing, the same if
-/// nothing is known. A miss is throttling although the pod had its whole need.
-pub fn next_headroom(permille: u64, throttled_permille: Option<u64>, had_its_need: bool) -> u64 {
-    let Some(throttled_permille) = throttled_permille else {
-        return permille;
-    };
+/// The headroom after a minute (M2): more after a miss, less after a quiet one. Only a minute in which
+/// nothing was forgotten and every pod had its whole need is judged.
+pub fn next_headroom(permille: u64, throttled_permille: u64) -> u64 {
     if throttled_permille < THROTTLED_PERMILLE {
-        return permille
+        permille
             .saturating_sub(HEADROOM_QUIET_PERMILLE)
-            .max(HEADROOM_MIN_PERMILLE);
-    }
-    if had_its_need {
+            .max(HEADROOM_MIN_PERMILLE)
+    } else {
         permille
             .saturating_add(HEADROOM_MISS_PERMILLE)
             .min(HEADROOM_MAX_PERMILLE)
-    } else {
-        permille
     }
 }
 

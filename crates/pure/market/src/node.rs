@@ -6,31 +6,42 @@
 //! once     adopt(pod)             after its original quota was stored durably
 //! 1 s      observe(pod, sample)   for every pod: `None` if it could not be read
 //!          observe_machine(…)     the whole machine, if unmanaged use is measured
-//! 5 s      found(pod, quota)      the present quota, before anything is written
-//!          clear(now, supply)     computes the shares
+//!          found(pod, quota)      the present quota, at least before anything is written there
+//!          clear(now, supply)     estimates, computes the shares, and plans the writes
 //!          decreases() ─► for each: begin(write), write it, read it back,
 //!                                   and then wrote(pod, quota) or refused(pod)
 //!          increases() ─► the same
 //! the end  forget(pod)            the agent restores its original
 //! ```
-//! An observing agent calls `acts(false)` and leaves out the writes. Missing data means hold: a pod
-//! that cannot be read, was changed by somebody else, or refuses a write keeps its limit and is listed
-//! with the reason. It reduces the capacity of the others by at most the limit it last had from us,
-//! and never their floors.
+//! An observing agent leaves out the writes. Missing data means hold: a pod that cannot be read, was
+//! changed by somebody else, or refuses a write keeps its limit and its memory, and is listed with the
+//! reason. It reduces the capacity of the others by at most the limit it last had from us, and never
+//! their floors. [`crate::simulate`] drives the same node on virtual time.
 
-use std::collections::BTreeMap;
+mod member;
+mod plan;
+mod unmanaged;
+
 use std::sync::Arc;
 
 use bursar_units::vocabulary;
 
-use crate::act::{self, Move, Write};
+use crate::act::{Budget, Write};
+use crate::bidder::Measured;
 use crate::capacity::capacity_milli;
 use crate::cgroup::Quota;
-use crate::clear::{self, Cleared, Market, Mode, Pod, Policy, Step, Want};
+use crate::clear::{
+    self, Cleared, Divided, Mode, PRICE_MAX_PPM, Placed, Policy, Quantum, Rule, Share, Step, divide,
+};
 use crate::label::label;
-use crate::need::{self, HEADROOM_MIN_PERMILLE};
+use crate::need;
 use crate::params::Params;
-use crate::sense::{Estimator, Sample, Shown, Window};
+use crate::sense::{self, Reading, Sample};
+pub use member::Standing;
+use member::{Given, LeftAlone, Member};
+use plan::Plan;
+pub(crate) use plan::Planned;
+use unmanaged::Unmanaged;
 
 /// First and longest hold of a pod whose write was refused.
 const REFUSED_US_MIN: u64 = 60_000_000;
@@ -39,6 +50,8 @@ const REFUSED_US_MAX: u64 = 30 * REFUSED_US_MIN;
 /// moment: twofold, plus the longest period of a quota, whose throttling is counted at its end.
 const LATE_TIMES: u64 = 2;
 const LATE_US: u64 = 1_000_000;
+/// Time after which headroom is judged (M2).
+const MINUTE_US: u64 = 60_000_000;
 
 /// Settings of a node's market.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -47,12 +60,21 @@ pub struct Settings {
     pub policy: Policy,
     /// The step of limits: 1 on plain cgroups, 10 on Kubernetes (M6).
     pub quantum_milli: u64,
-    /// Settings of the demand measurement.
-    pub window: Window,
-    /// Time after a change during which a limit may not shrink.
+    /// W: the number of samples that are remembered, at least one.
+    pub windows: usize,
+    /// The number of samples in a block of the size, at least one.
+    pub size_block: u64,
+    /// B: the budget of writes per pod and hour.
+    pub writes_per_hour: u64,
+    /// Time after a change in which a limit is not changed again, save a decrease that a raise or
+    /// capacity needs.
     pub cooldown_us: u64,
+    /// The factor by which a raise multiplies a limit at most.
+    pub max_step: Option<u64>,
     /// Hold of a pod whose limit somebody else changed.
     pub conflict_us: u64,
+    /// The most that unmanaged use takes; `None` for half of the allocatable CPU (M8).
+    pub unmanaged_milli_max: Option<u64>,
 }
 
 impl Default for Settings {
@@ -60,9 +82,13 @@ impl Default for Settings {
         Self {
             policy: Policy::default(),
             quantum_milli: 1,
-            window: Window::default(),
-            cooldown_us: 30_000_000,
+            windows: 10,
+            size_block: 300,
+            writes_per_hour: 600,
+            cooldown_us: 0,
+            max_step: None,
             conflict_us: 300_000_000,
+            unmanaged_milli_max: None,
         }
     }
 }
@@ -87,6 +113,8 @@ vocabulary! {
         Refused = "refused",
         /// No limit in whole quanta is between its floor and its ceiling.
         TooNarrow = "too-narrow",
+        /// Its counters gave no value: it is new, or they were reset.
+        Unmeasured = "unmeasured",
     }
 }
 
@@ -98,6 +126,7 @@ impl Held {
             Self::Conflict => "somebody else changed its limit",
             Self::Refused => "the new limit was not taken",
             Self::TooNarrow => "range too narrow",
+            Self::Unmeasured => "its use was not measured yet",
         }
     }
 }
@@ -113,107 +142,47 @@ pub struct Clearing {
     pub unmanaged_milli: u64,
     /// The limits of held pods.
     pub held_milli: u64,
-    /// The input: [`clear::clear`] of it gives `cleared` again.
-    pub market: Market,
     /// The result.
     pub cleared: Cleared,
     /// The displayed mode.
     pub label: Mode,
 }
 
-/// The state of one pod.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Standing {
-    /// The pod.
-    pub id: String,
-    /// Its floor, ceiling and weight.
-    pub params: Params,
-    /// The quota to restore.
-    pub original: Quota,
-    /// Its limit, as read back; its ceiling without a quota.
-    pub limit_milli: u64,
-    /// Its recent use.
-    pub used_milli: Option<u64>,
-    /// The share of throttled periods between the last two clearings, in permille, if known.
-    pub throttled_permille: Option<u64>,
-    /// Its measured demand.
-    pub shown: Shown,
-    /// Its headroom.
-    pub headroom_permille: u64,
-    /// Time of our last change of its limit.
-    pub changed_us: Option<u64>,
-    /// Time of our last change that was not forced by lack of room, which begins a cooldown.
-    pub cooling_us: Option<u64>,
-    /// The reason why it is held.
-    pub held: Option<Held>,
-}
-
 /// A node and its pods.
 #[derive(Clone, Debug)]
 pub struct Node {
     settings: Settings,
-    /// Whether guards apply. Not for an observing agent: its limits never move, so guards would
-    /// hide the final shares.
-    is_guarded: bool,
     /// Total of the processors; a counter that advances faster has jumped.
     processors_milli: u64,
-    pods: BTreeMap<Arc<str>, Member>,
+    /// By id.
+    pods: Vec<Member>,
     label: Mode,
-    last: Option<Clearing>,
+    last: Option<Totals>,
+    budget: Budget,
+    plan: Plan,
     unmanaged: Unmanaged,
+    /// Whether everybody had the whole need in every clearing of this minute (M2).
+    is_minute_whole: bool,
+    misses: u64,
+    /// Kept between clearings for its memory.
+    placed: Placed,
+    places: Vec<usize>,
 }
 
-#[derive(Clone, Debug)]
-struct Member {
-    params: Params,
-    original: Quota,
-    /// The quota that was read last.
-    present: Quota,
-    /// The limit it last had from us or came with: the capacity it takes while it is held.
-    agreed_milli: u64,
-    changed_us: Option<u64>,
-    cooling_us: Option<u64>,
-    /// The quota we last began to write: if the kernel has it, nobody else wrote it.
-    attempted: Option<Quota>,
-    estimator: Estimator,
-    sample_last: Option<Sample>,
-    /// Use between its last two samples, until the machine is read.
-    used_us: Option<u64>,
-    is_unreadable: bool,
-    headroom_permille: u64,
-    throttled_permille: Option<u64>,
-    /// Need and share from the last clearing.
-    given: Option<Given>,
-    left_alone: Option<LeftAlone>,
-    /// Number of refused writes in a row.
-    refusals: u32,
-}
-
+/// The last clearing without its pods.
 #[derive(Clone, Copy, Debug)]
-struct Given {
-    /// `None` if nothing was measured: then throttling does not affect headroom.
-    need_milli: Option<u64>,
-    wanted_milli: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct LeftAlone {
-    why: Held,
-    until_us: u64,
-}
-
-/// The unmanaged use: that of the machine less that of our pods.
-#[derive(Clone, Debug, Default)]
-struct Unmanaged {
-    at_us_last: Option<u64>,
-    machine_us_last: Option<u64>,
-    /// Use of our pods that the machine's counter does not include yet: they are not read at one
-    /// moment.
-    pods_us: u64,
-    /// Maximum use of pods that could not be read, until the machine is read.
-    perhaps_us: u64,
-    counter_us: u64,
-    estimator: Estimator,
+struct Totals {
+    at_us: u64,
+    allocatable_milli: u64,
+    unmanaged_milli: u64,
+    held_milli: u64,
+    capacity_milli: u64,
+    min_milli: u64,
+    need_milli: u64,
+    ask_milli: u64,
+    mode: Mode,
+    step: Step,
+    price_ppm: u64,
 }
 
 impl Node {
@@ -221,18 +190,18 @@ impl Node {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
-            is_guarded: true,
             processors_milli: u64::MAX,
-            pods: BTreeMap::new(),
+            pods: Vec::new(),
             label: Mode::default(),
             last: None,
-            unmanaged: Unmanaged::default(),
+            budget: Budget::new(settings.writes_per_hour),
+            plan: Plan::default(),
+            unmanaged: Unmanaged::new(settings.windows),
+            is_minute_whole: true,
+            misses: 0,
+            placed: Placed::default(),
+            places: Vec::new(),
         }
-    }
-
-    /// Sets whether limits are written. If not, a clearing gives the final shares, without guards.
-    pub fn acts(&mut self, acts: bool) {
-        self.is_guarded = acts;
     }
 
     /// Sets the total of the machine's processors.
@@ -243,85 +212,83 @@ impl Node {
     /// Adds a pod, or changes the parameters of a known one. `original` is the quota to restore and
     /// `present` the one in the kernel; they differ after a crash.
     pub fn adopt(&mut self, id: &str, params: Params, original: Quota, present: Quota) {
-        if let Some(pod) = self.pods.get_mut(id) {
-            pod.params = params;
-            return;
+        match self.place(id) {
+            Ok(place) => {
+                if let Some(pod) = self.pods.get_mut(place) {
+                    pod.bidder.params = params;
+                    pod.set_present(pod.present);
+                }
+            }
+            Err(place) => {
+                let pod = Member::new(id.into(), params, (original, present), &self.settings);
+                self.pods.insert(place, pod);
+            }
         }
-        let mut pod = Member {
-            params,
-            original,
-            present,
-            agreed_milli: 0,
-            changed_us: None,
-            cooling_us: None,
-            attempted: None,
-            estimator: Estimator::default(),
-            sample_last: None,
-            used_us: None,
-            is_unreadable: false,
-            headroom_permille: HEADROOM_MIN_PERMILLE,
-            throttled_permille: None,
-            given: None,
-            left_alone: None,
-            refusals: 0,
-        };
-        pod.agreed_milli = pod.limit_milli();
-        self.pods.insert(id.into(), pod);
     }
 
     /// Removes a pod.
     pub fn forget(&mut self, id: &str) {
-        self.pods.remove(id);
+        if let Ok(place) = self.place(id) {
+            self.pods.remove(place);
+            // Planned places have moved.
+            self.plan = Plan::default();
+        }
     }
 
     /// Adds a sample of a pod; `None` if it could not be read.
     pub fn observe(&mut self, id: &str, sample: Option<Sample>) {
-        let Some(pod) = self.pods.get_mut(id) else {
+        let processors_milli = self.processors_milli;
+        let Some(pod) = self.get_mut(id) else {
             return;
         };
-        pod.is_unreadable = sample.is_none();
         let last = std::mem::replace(&mut pod.sample_last, sample);
-        let Some(sample) = sample else {
-            pod.used_us = None;
-            return pod.estimator.miss();
+        pod.is_unreadable = sample.is_none();
+        (pod.used_us, pod.reading) = (None, None);
+        let (Some(last), Some(sample)) = (last, sample) else {
+            return;
         };
-        pod.used_us = last.and_then(|last| {
-            let most_us = most_us(self.processors_milli, sample.at_us.checked_sub(last.at_us)?);
-            let used_us = sample.usage_us.checked_sub(last.usage_us)?;
-            let held_back = sample.throttled_us.zip(last.throttled_us);
-            let held_back_us = held_back.map_or(0, |(now, before)| now.saturating_sub(before));
-            let has_jumped = most_us < used_us.saturating_add(held_back_us);
-            (!has_jumped).then_some(used_us)
-        });
-        if pod.used_us.is_none() {
-            pod.estimator.miss();
+        let Some(reading) = sense::reading(&last, &sample) else {
+            return;
+        };
+        let most_us = most_us(processors_milli, sample.at_us.saturating_sub(last.at_us));
+        let used_us = sample.usage_us.saturating_sub(last.usage_us);
+        let held_back = sample.throttled_us.zip(last.throttled_us);
+        let held_back_us = held_back.map_or(0, |(now, before)| now.saturating_sub(before));
+        if used_us.saturating_add(held_back_us) <= most_us {
+            (pod.used_us, pod.reading) = (Some(used_us), Some(reading));
         }
-        pod.estimator.take(sample, &self.settings.window);
+    }
+
+    /// Gives the pod at a place its reading, where no counters are read.
+    pub(crate) fn put(&mut self, place: usize, reading: Reading) {
+        if let Some(pod) = self.pods.get_mut(place) {
+            pod.reading = Some(reading);
+        }
     }
 
     /// Adds the use of the whole machine so far, after the pods; `None` if it could not be read.
     pub fn observe_machine(&mut self, at_us: u64, usage_us: Option<u64>) {
         let took_us = self.unmanaged.took_us(at_us);
-        for pod in self.pods.values_mut() {
+        for pod in &mut self.pods {
             // Unknown use counts as the limit of the pod, so that it does not count as unmanaged.
             let (sum_us, used_us) = match pod.used_us.take() {
                 Some(used_us) => (&mut self.unmanaged.pods_us, used_us),
                 None => (
                     &mut self.unmanaged.perhaps_us,
-                    need::floor(pod.limit_milli(), took_us, 1_000),
+                    need::floor(pod.bidder.limit_milli, took_us, 1_000),
                 ),
             };
             *sum_us = sum_us.saturating_add(used_us);
         }
         let most_us = most_us(self.processors_milli, took_us);
-        self.unmanaged
-            .take(at_us, usage_us, most_us, &self.settings.window);
+        self.unmanaged.take(at_us, usage_us, most_us);
     }
 
     /// Compares the present quota before anything is written. `true` if somebody else changed it:
     /// then it is the new original, which the caller stores, and the pod is held for a while.
     pub fn found(&mut self, id: &str, quota: Quota, now_us: u64) -> bool {
-        let Some(pod) = self.pods.get_mut(id) else {
+        let conflict_us = self.settings.conflict_us;
+        let Some(pod) = self.get_mut(id) else {
             return false;
         };
         if pod.present == quota {
@@ -329,20 +296,21 @@ impl Node {
         }
         // Our own write, whose result was not read.
         if pod.attempted == Some(quota) {
-            self.wrote(id, quota, now_us);
+            pod.wrote(quota, now_us);
             return false;
         }
-        (pod.present, pod.original) = (quota, quota);
+        pod.original = quota;
+        pod.set_present(quota);
         pod.left_alone = Some(LeftAlone {
             why: Held::Conflict,
-            until_us: now_us.saturating_add(self.settings.conflict_us),
+            until_us: now_us.saturating_add(conflict_us),
         });
         true
     }
 
     /// Begins a write; returns the quota to write, in the period of the original.
     pub fn begin(&mut self, write: &Write) -> Option<Quota> {
-        let pod = self.pods.get_mut(write.id.as_str())?;
+        let pod = self.get_mut(&write.id)?;
         let quota = Quota::of_milli(write.milli, pod.original.period_us);
         pod.attempted = Some(quota);
         Some(quota)
@@ -350,33 +318,18 @@ impl Node {
 
     /// Ends a successful write with the quota that was read back.
     pub fn wrote(&mut self, id: &str, read_back: Quota, now_us: u64) {
-        let step = self.last.as_ref().map(|last| last.cleared.step);
-        let is_forced = matches!(step, Some(Step::GuardsYield | Step::Overload));
-        if let Some(pod) = self.pods.get_mut(id) {
-            let before_milli = pod.limit_milli();
-            pod.present = read_back;
-            pod.attempted = None;
-            pod.agreed_milli = pod.limit_milli();
-            // A first limit equal to the ceiling is no change.
-            if pod.agreed_milli != before_milli {
-                pod.changed_us = Some(now_us);
-            }
-            // A decrease forced by lack of room begins no cooldown: while capacity keeps falling,
-            // limits would keep their old proportions for ever.
-            if pod.agreed_milli != before_milli && !(is_forced && pod.agreed_milli < before_milli) {
-                pod.cooling_us = Some(now_us);
-            }
-            pod.refusals = 0;
+        if let Some(pod) = self.get_mut(id) {
+            pod.wrote(read_back, now_us);
         }
     }
 
     /// Ends a refused write: the pod is held, longer each time. `read_back` is the present quota if
     /// readable, so that a partial write does not count as somebody else's.
     pub fn refused(&mut self, id: &str, read_back: Option<Quota>, now_us: u64) {
-        if let Some(pod) = self.pods.get_mut(id) {
+        if let Some(pod) = self.get_mut(id) {
             let wait_us = REFUSED_US_MIN.saturating_mul(1 << pod.refusals.min(8));
             pod.refusals = pod.refusals.saturating_add(1);
-            pod.present = read_back.unwrap_or(pod.present);
+            pod.set_present(read_back.unwrap_or(pod.present));
             pod.left_alone = Some(LeftAlone {
                 why: Held::Refused,
                 until_us: now_us.saturating_add(wait_us.min(REFUSED_US_MAX)),
@@ -384,248 +337,279 @@ impl Node {
         }
     }
 
-    /// Clears the node.
-    pub fn clear(&mut self, now_us: u64, supply: Supply) -> &Clearing {
+    /// Clears the node: takes the readings into the memories, computes the shares, and plans the writes.
+    pub fn clear(&mut self, now_us: u64, supply: Supply) {
+        self.judge(now_us);
         let settings = self.settings;
-        let mut pods = Vec::with_capacity(self.pods.len());
-        let (mut held_milli, mut floors_milli) = (0_u64, 0_u64);
-        for (id, pod) in &mut self.pods {
+        let quantum = Quantum::new(settings.quantum_milli);
+        self.placed.clear();
+        self.places.clear();
+        let mut held_milli = 0_u64;
+        for (place, pod) in self.pods.iter_mut().enumerate() {
             pod.end_of_hold(now_us);
-            if pod.held(settings.quantum_milli).is_some() {
+            pod.take(&settings);
+            let Some(estimate) = pod.estimate else {
                 pod.given = None;
-                held_milli = held_milli.saturating_add(pod.agreed_milli.min(pod.limit_milli()));
+                // A new pod takes nothing from the others before it was measured once.
+                if !pod.is_new {
+                    let milli = pod.agreed_milli.min(pod.bidder.limit_milli);
+                    held_milli = held_milli.saturating_add(milli);
+                }
                 continue;
-            }
-            pod.adapt();
-            let kept_milli = clear::quantised_up(pod.floor_milli(), settings.quantum_milli);
-            floors_milli = floors_milli.saturating_add(kept_milli);
-            pods.push(pod.claim(id, &settings, now_us, self.is_guarded));
+            };
+            let measured = Measured {
+                bidder: &pod.bidder,
+                estimate,
+            };
+            self.placed.add_measured(measured, settings.policy, quantum);
+            self.places.push(place);
         }
-        let unmanaged_milli = supply
-            .unmanaged_milli
-            .unwrap_or_else(|| self.unmanaged.milli(&settings.window));
+        let unmanaged_milli = supply.unmanaged_milli.unwrap_or_else(|| {
+            let most = settings.unmanaged_milli_max;
+            let most = most.unwrap_or(supply.allocatable_milli / 2);
+            self.unmanaged.milli().min(most)
+        });
         // Held pods take surplus, never floors, like unmanaged use.
         let taken_milli = unmanaged_milli.saturating_add(held_milli);
-        let market = Market {
-            capacity_milli: capacity_milli(supply.allocatable_milli, taken_milli, floors_milli),
+        let floors_milli = quantum.milli(self.placed.min);
+        let capacity = capacity_milli(supply.allocatable_milli, taken_milli, floors_milli);
+        let rule = Rule {
             policy: settings.policy,
-            quantum_milli: settings.quantum_milli,
-            pods,
+            quantum,
+            capacity: quantum.floor(capacity.min(clear::VALUE_MAX)),
+            windows: Some(settings.windows),
         };
-        let cleared = clear::clear(&market);
-        for share in &cleared.shares {
-            if let Some(pod) = self.pods.get_mut(&share.id) {
-                let is_measured = pod.estimator.shown(&settings.window) != Shown::Nothing;
-                pod.given = Some(Given {
-                    need_milli: is_measured.then_some(share.need_milli),
-                    wanted_milli: share.allocated_milli,
-                });
-            }
-        }
-        self.label = label(self.label, &cleared, supply.allocatable_milli);
-        self.last.insert(Clearing {
+        let divided = self.divide(&rule);
+        let need_milli = self.give(&rule, &divided);
+        let totals = Totals {
             at_us: now_us,
             allocatable_milli: supply.allocatable_milli,
             unmanaged_milli,
             held_milli,
-            market,
-            cleared,
-            label: self.label,
+            capacity_milli: quantum.milli(rule.capacity),
+            min_milli: floors_milli,
+            need_milli,
+            ask_milli: quantum.milli(self.placed.ask),
+            mode: match divided.step {
+                Step::Overload => Mode::Overloaded,
+                Step::Rung(_) => Mode::Uncongested,
+                Step::Shared(_) => Mode::Congested,
+            },
+            step: divided.step,
+            price_ppm: divided.price_ppm.min(PRICE_MAX_PPM),
+        };
+        self.last = Some(totals);
+        self.label = label(
+            (self.label, totals.mode),
+            (totals.min_milli, totals.allocatable_milli),
+            (totals.ask_milli, totals.capacity_milli),
+        );
+        self.budget.refill(self.places.len(), now_us);
+        self.make_plan(now_us);
+        for pod in &mut self.pods {
+            pod.is_new &= pod.given.is_none();
+        }
+    }
+
+    fn divide(&self, rule: &Rule) -> Divided {
+        let measured = |place: usize| self.pods.get(*self.places.get(place)?)?.measured();
+        divide(rule, &self.placed, |place, window| {
+            measured(place).map_or(0, |pod| pod.rung(window, rule.quantum))
         })
+    }
+
+    /// Gives each pod its share with the reason; returns the sum of the needs.
+    fn give(&mut self, rule: &Rule, divided: &Divided) -> u64 {
+        let windows = self.settings.windows;
+        let mut sum = 0_u64;
+        for (at, place) in self.places.iter().enumerate() {
+            let Some(pod) = self.pods.get_mut(*place) else {
+                continue;
+            };
+            let Some(measured) = pod.measured() else {
+                continue;
+            };
+            let need = match divided.step.rung() {
+                Some(window) => measured.rung(window, rule.quantum),
+                None => measured.firm(rule.quantum),
+            };
+            let bound_by = divided.bound_by(rule, &self.placed, at, |_| {
+                let top = match divided.step {
+                    Step::Rung(window) if window == windows => need,
+                    _ => measured.rung(windows, rule.quantum),
+                };
+                (top, measured.estimate.is_stepped)
+            });
+            let units = divided.units.get(at).copied().unwrap_or(need);
+            let need_milli = rule.quantum.milli(need);
+            sum = sum.saturating_add(need_milli);
+            pod.given = Some(Given {
+                need_milli,
+                wanted_milli: rule.quantum.milli(units),
+                bound_by,
+            });
+        }
+        sum
+    }
+
+    /// Judges the headroom of the last minute (M2) when a new one begins. A minute counts if everybody
+    /// had the whole need after each of its clearings.
+    fn judge(&mut self, now_us: u64) {
+        let Some(last) = self.last else { return };
+        let is_whole = last.step == Step::Rung(self.settings.windows);
+        let is_whole = is_whole && self.pods.iter().all(Member::has_its_need);
+        self.is_minute_whole &= is_whole;
+        let minute = |at_us: u64| at_us.saturating_sub(1) / MINUTE_US;
+        if minute(last.at_us) == minute(now_us) {
+            return;
+        }
+        let is_whole = std::mem::replace(&mut self.is_minute_whole, true);
+        for pod in &mut self.pods {
+            self.misses += u64::from(pod.judge(is_whole));
+        }
     }
 
     /// The limits to lower after a clearing, in this order.
     pub fn decreases(&self) -> Vec<Write> {
-        act::decreases(&self.moves(), self.capacity_milli())
+        let falls = self.falls().iter();
+        falls.filter_map(|planned| self.write(*planned)).collect()
     }
 
     /// The limits to raise after the decreases were read back, in this order.
     pub fn increases(&self) -> Vec<Write> {
-        act::increases(
-            &self.moves(),
-            self.capacity_milli(),
-            self.settings.quantum_milli,
-        )
+        let raises = self.raises().into_iter();
+        raises.filter_map(|planned| self.write(planned)).collect()
     }
 
-    /// The last clearing.
-    pub fn last(&self) -> Option<&Clearing> {
-        self.last.as_ref()
+    fn write(&self, planned: Planned) -> Option<Write> {
+        let pod = self.pods.get(planned.place)?;
+        Some(Write {
+            id: pod.id.to_string(),
+            milli: planned.milli,
+        })
+    }
+
+    /// Sets the limit of the pod at a place, where no kernel is written.
+    pub(crate) fn set_limit(&mut self, planned: Planned, now_us: u64) {
+        if let Some(pod) = self.pods.get_mut(planned.place) {
+            pod.wrote(
+                Quota::of_milli(planned.milli, pod.original.period_us),
+                now_us,
+            );
+        }
+    }
+
+    /// The result of the last clearing.
+    pub fn last(&self) -> Option<Clearing> {
+        let last = self.last?;
+        let shares = self.pods.iter().filter_map(|pod| self.share(pod));
+        Some(Clearing {
+            at_us: last.at_us,
+            allocatable_milli: last.allocatable_milli,
+            unmanaged_milli: last.unmanaged_milli,
+            held_milli: last.held_milli,
+            cleared: Cleared {
+                mode: last.mode,
+                price_ppm: last.price_ppm,
+                capacity_milli: last.capacity_milli,
+                min_milli: last.min_milli,
+                need_milli: last.need_milli,
+                ask_milli: last.ask_milli,
+                windows: self.settings.windows,
+                step: last.step,
+                shares: shares.collect(),
+                too_narrow: Vec::new(),
+            },
+            label: self.label,
+        })
+    }
+
+    fn share(&self, pod: &Member) -> Option<Share> {
+        let given = pod.given?;
+        let quantum = Quantum::new(self.settings.quantum_milli);
+        let (m, max) = quantum.range(pod.bidder.min_milli(), pod.bidder.max_milli());
+        let estimate = pod.estimate.unwrap_or_default();
+        let measured = Measured {
+            bidder: &pod.bidder,
+            estimate,
+        };
+        Some(Share {
+            id: Arc::clone(&pod.id),
+            min_milli: quantum.milli(m),
+            max_milli: quantum.milli(max),
+            need_milli: given.need_milli,
+            need: None,
+            bid: measured.bid(self.settings.policy, quantum),
+            allocated_milli: given.wanted_milli,
+            bound_by: given.bound_by,
+        })
+    }
+
+    /// The rung and the bound of the pod at a place, as of the last clearing.
+    pub(crate) fn outcome(&self, place: usize) -> Option<(Option<usize>, clear::BoundBy)> {
+        let given = self.pods.get(place)?.given?;
+        let left_out = self.plan.left_out.iter().find(|(at, _)| *at == place);
+        let bound_by = left_out.map_or(given.bound_by, |(_, bound_by)| *bound_by);
+        Some((self.last?.step.rung(), bound_by))
+    }
+
+    /// The step of the last clearing.
+    pub fn step(&self) -> Option<Step> {
+        self.last.map(|last| last.step)
+    }
+
+    /// The displayed mode.
+    pub const fn label(&self) -> Mode {
+        self.label
+    }
+
+    /// The price of the last clearing.
+    pub fn price_ppm(&self) -> u64 {
+        self.last.map_or(0, |last| last.price_ppm)
+    }
+
+    /// The sum of the limits.
+    pub fn limits_milli(&self) -> u64 {
+        let limits = self.pods.iter().map(|pod| pod.bidder.limit_milli);
+        limits.fold(0, u64::saturating_add)
+    }
+
+    /// Number of minutes in which a pod was throttled although it had its whole need (M2).
+    pub const fn misses(&self) -> u64 {
+        self.misses
     }
 
     /// The state of the pods, by id.
     pub fn standings(&self) -> impl Iterator<Item = Standing> {
-        self.pods.iter().map(|(id, pod)| Standing {
-            id: id.to_string(),
-            params: pod.params,
-            original: pod.original,
-            limit_milli: pod.limit_milli(),
-            used_milli: pod.estimator.used_milli(&self.settings.window),
-            throttled_permille: pod.throttled_permille,
-            shown: pod.estimator.shown(&self.settings.window),
-            headroom_permille: pod.headroom_permille,
-            changed_us: pod.changed_us,
-            cooling_us: pod.cooling_us,
-            held: pod.held(self.settings.quantum_milli),
+        let pods = self.pods.iter().enumerate();
+        pods.map(|(place, pod)| {
+            let left_out = self.plan.left_out.iter().find(|(at, _)| *at == place);
+            pod.standing(left_out.map(|(_, bound_by)| *bound_by))
         })
     }
 
     /// Excess of the sum of limits over the shared and held CPU. Not zero only after an adoption, a
     /// fall of capacity, or somebody else's change.
     pub fn over_milli(&self) -> u64 {
-        let limits = self.pods.values().map(Member::limit_milli);
+        let known = self.pods.iter().filter(|pod| !pod.is_new);
+        let limits = known.map(|pod| pod.bidder.limit_milli);
         let sum = limits.fold(0_u64, u64::saturating_add);
         let held = self.last.as_ref().map_or(0, |last| last.held_milli);
         sum.saturating_sub(self.capacity_milli().saturating_add(held))
     }
 
     fn capacity_milli(&self) -> u64 {
-        let last = self.last.as_ref();
-        last.map_or(0, |last| last.cleared.capacity_milli)
+        self.last.map_or(0, |last| last.capacity_milli)
     }
 
-    /// Present and wanted limit of every pod in the last clearing. A pod held since then keeps its
-    /// limit.
-    fn moves(&self) -> Vec<Move> {
-        let is_held = |pod: &Member| pod.held(self.settings.quantum_milli).is_some();
-        self.pods
-            .iter()
-            .filter_map(|(id, pod)| {
-                let given = pod.given?;
-                let effective_milli = pod.limit_milli();
-                let is_held = is_held(pod);
-                Some(Move {
-                    id: id.to_string(),
-                    effective_milli,
-                    wanted_milli: if is_held {
-                        effective_milli
-                    } else {
-                        // The kernel has no limit of 0.
-                        given.wanted_milli.max(1)
-                    },
-                    is_unlimited: pod.present.quota_us.is_none() && !is_held,
-                })
-            })
-            .collect()
-    }
-}
-
-impl Member {
-    /// Its limit; without a quota its ceiling.
-    fn limit_milli(&self) -> u64 {
-        self.present.milli_ceil().unwrap_or(self.params.max_milli)
+    /// The place of a pod, or the place to insert it.
+    fn place(&self, id: &str) -> Result<usize, usize> {
+        self.pods.binary_search_by(|pod| (*pod.id).cmp(id))
     }
 
-    fn floor_milli(&self) -> u64 {
-        self.params.min_milli.min(self.params.max_milli)
-    }
-
-    fn held(&self, quantum_milli: u64) -> Option<Held> {
-        if let Some(left_alone) = self.left_alone {
-            return Some(left_alone.why);
-        }
-        if self.is_unreadable {
-            return Some(Held::Unreadable);
-        }
-        let Params {
-            min_milli,
-            max_milli,
-            ..
-        } = self.params;
-        clear::is_too_narrow(min_milli, max_milli, quantum_milli).then_some(Held::TooNarrow)
-    }
-
-    fn end_of_hold(&mut self, now_us: u64) {
-        if self
-            .left_alone
-            .is_some_and(|left_alone| left_alone.until_us <= now_us)
-        {
-            self.left_alone = None;
-            self.agreed_milli = self.limit_milli();
-        }
-    }
-
-    /// Adapts its headroom to the throttling since the last clearing (M2).
-    fn adapt(&mut self) {
-        let limit_milli = self.limit_milli();
-        let has_its_need = self.given.is_some_and(|given| {
-            // A difference too small for a write counts as given.
-            let is_lacking = act::is_worth_it(limit_milli, given.wanted_milli);
-            let has_milli = if is_lacking {
-                limit_milli
-            } else {
-                limit_milli.max(given.wanted_milli)
-            };
-            given
-                .need_milli
-                .is_some_and(|need_milli| need_milli <= has_milli)
-        });
-        self.throttled_permille = self.estimator.throttled_permille();
-        self.headroom_permille = need::next_headroom(
-            self.headroom_permille,
-            self.throttled_permille,
-            has_its_need,
-        );
-        self.estimator.cleared();
-    }
-
-    fn claim(&self, id: &Arc<str>, settings: &Settings, now_us: u64, is_guarded: bool) -> Pod {
-        let (min_milli, max_milli) = (self.floor_milli(), self.params.max_milli);
-        let want = match self.estimator.shown(&settings.window) {
-            Shown::Nothing => Want::Need(self.limit_milli()),
-            Shown::Demand { milli } => Want::Demand(need::demand_ppm(min_milli, max_milli, milli)),
-            Shown::Use { milli } => Want::Need(need::need_by_use(min_milli, max_milli, milli)),
-        };
-        let is_recent = |changed_us: u64| now_us.saturating_sub(changed_us) < settings.cooldown_us;
-        Pod {
-            id: Arc::clone(id),
-            min_milli,
-            max_milli,
-            weight: self.params.weight,
-            want,
-            headroom_permille: self.headroom_permille,
-            current_milli: is_guarded.then(|| self.limit_milli()),
-            cooling: self.cooling_us.is_some_and(is_recent),
-        }
-    }
-}
-
-impl Unmanaged {
-    fn took_us(&self, at_us: u64) -> u64 {
-        let last_us = self.at_us_last.unwrap_or(at_us);
-        at_us.saturating_sub(last_us)
-    }
-
-    fn take(&mut self, at_us: u64, usage_us: Option<u64>, most_us: u64, window: &Window) {
-        self.at_us_last = Some(at_us);
-        let perhaps_us = std::mem::take(&mut self.perhaps_us);
-        let Some(usage_us) = usage_us else {
-            return self.estimator.miss();
-        };
-        let last = self.machine_us_last.replace(usage_us);
-        // Starts over at the first reading, and after the counter went back or jumped.
-        let passed = last.and_then(|last| usage_us.checked_sub(last));
-        let passed = passed.filter(|passed| *passed <= most_us);
-        let ours_us = self.pods_us.saturating_add(perhaps_us);
-        let others_us = passed.map_or(0, |passed| passed.saturating_sub(ours_us));
-        self.pods_us = passed.map_or(0, |passed| self.pods_us.saturating_sub(passed));
-        self.counter_us = self.counter_us.saturating_add(others_us);
-        let sample = Sample {
-            at_us,
-            usage_us: self.counter_us,
-            throttled_us: None,
-            periods: None,
-            throttled_periods: None,
-        };
-        self.estimator.take(sample, window);
-    }
-
-    /// The maximum in the window; 0 before anything was measured.
-    fn milli(&self, window: &Window) -> u64 {
-        match self.estimator.shown(window) {
-            Shown::Nothing => 0,
-            Shown::Demand { milli } | Shown::Use { milli } => milli,
-        }
+    fn get_mut(&mut self, id: &str) -> Option<&mut Member> {
+        let place = self.place(id).ok()?;
+        self.pods.get_mut(place)
     }
 }
 

@@ -1,14 +1,101 @@
-//! The four steps of a clearing, in whole quanta (M4, M5, M7).
+//! The steps of a clearing, in whole quanta (M4, M5, M7).
 
-use super::bounds::{Quantum, Sums};
-use super::{PRICE_MAX_PPM, Policy, Step};
+use super::{BoundBy, Mode, PRICE_MAX_PPM, Policy, Quantum, Step};
 use crate::kernel::{Claim, Level, solve};
 use crate::need::PPM;
 
-pub(super) struct Divided {
-    pub(super) units: Vec<u64>,
-    pub(super) step: Step,
-    pub(super) price_ppm: u64,
+/// The settings of a division.
+pub(crate) struct Rule {
+    pub(crate) policy: Policy,
+    pub(crate) quantum: Quantum,
+    pub(crate) capacity: u64,
+    /// W, if the pods were measured; `None` for one rung.
+    pub(crate) windows: Option<usize>,
+}
+
+/// All pods by id, one list per field, because the kernel iterates the claims many times.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Placed {
+    /// o = lo = m, the ask, and the policy's bid.
+    pub(crate) claims: Vec<Claim>,
+    /// M.
+    pub(crate) max: Vec<u64>,
+    weights: Vec<u64>,
+    /// The sum of the floors.
+    pub(crate) min: u64,
+    /// The sum of the asks or given needs.
+    pub(crate) ask: u64,
+}
+
+pub(crate) struct Divided {
+    pub(crate) units: Vec<u64>,
+    pub(crate) step: Step,
+    pub(crate) price_ppm: u64,
+}
+
+impl Placed {
+    pub(crate) fn push(&mut self, claim: Claim, (ask, max, weight): (u64, u64, u64)) {
+        self.min += claim.lo;
+        self.ask += ask;
+        self.claims.push(claim);
+        self.max.push(max);
+        self.weights.push(weight);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.claims.clear();
+        self.max.clear();
+        self.weights.clear();
+        (self.min, self.ask) = (0, 0);
+    }
+
+    /// The mode where needs were given.
+    pub(crate) const fn mode(&self, capacity: u64) -> Mode {
+        if self.min > capacity {
+            Mode::Overloaded
+        } else if self.ask <= capacity {
+            Mode::Uncongested
+        } else {
+            Mode::Congested
+        }
+    }
+}
+
+impl Divided {
+    /// The bound of the pod at a place; `full` gives its top rung, and whether 2u bound its ask.
+    pub(crate) fn bound_by(
+        &self,
+        rule: &Rule,
+        placed: &Placed,
+        place: usize,
+        full: impl FnOnce(&Claim) -> (u64, bool),
+    ) -> BoundBy {
+        let (Some(units), Some(claim), Some(max)) = (
+            self.units.get(place),
+            placed.claims.get(place),
+            placed.max.get(place),
+        ) else {
+            return BoundBy::Share;
+        };
+        match self.step {
+            Step::Overload if *units == claim.offset => return BoundBy::Min,
+            Step::Overload if *units <= rule.quantum.survival() => return BoundBy::Survival,
+            Step::Overload => return BoundBy::Share,
+            Step::Shared(_) if *units < claim.hi => return BoundBy::Share,
+            Step::Rung(_) | Step::Shared(_) => {}
+        }
+        if units == max {
+            return BoundBy::Max;
+        }
+        if *units == claim.offset {
+            return BoundBy::Min;
+        }
+        match full(claim) {
+            (top, _) if *units < top => BoundBy::Memory,
+            (_, true) => BoundBy::Step,
+            _ => BoundBy::Need,
+        }
+    }
 }
 
 /// The weight of a pod within its tier; a pod with zero is skipped.
@@ -26,46 +113,92 @@ enum Tier {
     Equal,
 }
 
-/// Divides among claims in the order of the ids.
-pub(super) fn divide(
-    policy: Policy,
-    (claims, weights): (&[Claim], &[u64]),
-    capacity: u64,
-    sums: &Sums,
-    quantum: Quantum,
-) -> Divided {
-    if sums.min > capacity {
+/// Divides among claims in the order of the ids. `rung` gives x(w) of the pod at a place, which never
+/// falls with w.
+pub(crate) fn divide(rule: &Rule, placed: &Placed, rung: impl Fn(usize, usize) -> u64) -> Divided {
+    let claims = &placed.claims;
+    if placed.min > rule.capacity {
         return Divided {
-            units: overload(claims, capacity, quantum),
+            units: overload(claims, rule.capacity, rule.quantum),
             step: Step::Overload,
             price_ppm: PRICE_MAX_PPM,
         };
     }
-    if sums.hi <= capacity {
-        return Divided {
-            units: claims.iter().map(|claim| claim.hi).collect(),
-            step: Step::AllFits,
-            price_ppm: 0,
-        };
-    }
-    if sums.lo <= capacity {
-        return shared(policy, (claims, weights), capacity, quantum);
-    }
-    let yields = |claim: &Claim| Claim {
-        offset: claim.offset,
-        lo: claim.offset,
-        hi: claim.lo,
-        bid: claim.lo - claim.offset,
+    let windows = rule.windows.unwrap_or(0);
+    let Some(window) = largest_rung(claims.len(), windows, rule.capacity, &rung) else {
+        let mut divided = shared(rule.policy, placed, rule.capacity, rule.quantum);
+        if rule.windows.is_some() {
+            divided.price_ppm = asked_price_ppm(placed, rule.capacity);
+        }
+        return divided;
     };
-    let yielding: Vec<Claim> = claims.iter().map(yields).collect();
+    let mut units: Vec<u64> = (0..claims.len()).map(|place| rung(place, window)).collect();
+    if rule.windows.is_some() && rule.policy == Policy::FullCapacity {
+        units = fill(placed, &units, rule);
+    }
     Divided {
-        units: solve(&yielding, capacity).shares,
-        step: Step::GuardsYield,
-        price_ppm: PRICE_MAX_PPM,
+        units,
+        step: Step::Rung(window),
+        price_ppm: forgotten_ppm(window, windows),
     }
 }
 
-/// Step 1: all pods shrink by the same ratio, down to the survival share; if even those do not fit,
+/// The largest w in W…0 with Σx(w) ≤ C. Mostly it is W; otherwise by bisection.
+fn largest_rung(
+    count: usize,
+    windows: usize,
+    capacity: u64,
+    rung: impl Fn(usize, usize) -> u64,
+) -> Option<usize> {
+    let fits = |window: usize| (0..count).map(|place| rung(place, window)).sum::<u64>() <= capacity;
+    if fits(windows) {
+        return Some(windows);
+    }
+    // All rungs below `fitting` fit; those from `too_large` on do not.
+    let (mut fitting, mut too_large) = (0, windows);
+    while fitting < too_large {
+        let middle = fitting.midpoint(too_large);
+        if fits(middle) {
+            fitting = middle + 1;
+        } else {
+            too_large = middle;
+        }
+    }
+    fitting.checked_sub(1)
+}
+
+/// ⌊10⁶·(W − w)/W⌋: 0 where nothing is forgotten.
+fn forgotten_ppm(window: usize, windows: usize) -> u64 {
+    let whole = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    let forgotten = PPM.saturating_mul(whole(windows - window));
+    forgotten.checked_div(whole(windows)).unwrap_or(0)
+}
+
+/// max(10⁶, ⌊10⁶·Σ(v(0) − m)/(C − Σm)⌋).
+fn asked_price_ppm(placed: &Placed, capacity: u64) -> u64 {
+    let asked = u128::from(placed.ask - placed.min) * u128::from(PPM);
+    let price = asked.checked_div(u128::from(capacity - placed.min));
+    let price = price.and_then(|price| u64::try_from(price).ok());
+    price.map_or(PRICE_MAX_PPM, |price| price.clamp(PPM, PRICE_MAX_PPM))
+}
+
+/// Full capacity: what the rung leaves is shared by w·d, up to the ceilings.
+fn fill(placed: &Placed, units: &[u64], rule: &Rule) -> Vec<u64> {
+    let claims = placed.claims.iter().zip(units).zip(&placed.max);
+    let claims = claims.map(|((claim, units), max)| Claim {
+        offset: *units,
+        lo: *units,
+        hi: *units.max(max),
+        bid: claim.bid,
+    });
+    let above = Placed {
+        claims: claims.collect(),
+        ..placed.clone()
+    };
+    shared(rule.policy, &above, rule.capacity, rule.quantum).units
+}
+
+/// All pods shrink by the same ratio, down to the survival share; if even those do not fit,
 /// all get the same (M4).
 fn overload(claims: &[Claim], capacity: u64, quantum: Quantum) -> Vec<u64> {
     let survival = |m: u64| m.min(quantum.survival());
@@ -89,14 +222,10 @@ fn overload(claims: &[Claim], capacity: u64, quantum: Quantum) -> Vec<u64> {
     solve(&shrunk, capacity).shares
 }
 
-/// Step 3: by the policy, tier after tier. Only full capacity has more than one: pods that bid nothing
+/// By the policy, tier after tier. Only full capacity has more than one: pods that bid nothing
 /// share the rest by weight, and then equally (M7).
-fn shared(
-    policy: Policy,
-    (claims, weights): (&[Claim], &[u64]),
-    capacity: u64,
-    quantum: Quantum,
-) -> Divided {
+fn shared(policy: Policy, placed: &Placed, capacity: u64, quantum: Quantum) -> Divided {
+    let (claims, weights) = (placed.claims.as_slice(), placed.weights.as_slice());
     let tier = match policy {
         Policy::Proportional => Tier::Claim,
         Policy::WeightedNash => Tier::Weight,
@@ -122,7 +251,7 @@ fn shared(
     let price = |(tier, level): (Tier, Level)| tier.price_ppm(level, quantum);
     Divided {
         units,
-        step: last.map_or(Step::AllFits, |(_, level)| Step::Shared(level)),
+        step: last.map_or(Step::Rung(0), |(_, level)| Step::Shared(level)),
         price_ppm: last.map_or(0, price),
     }
 }

@@ -1,12 +1,14 @@
 //! The explanations, word for word, with their numbers.
 
-use bursar_market::clear::{Cleared, Market, Pod, Policy, Want, clear};
+use bursar_market::cgroup::Quota;
+use bursar_market::clear::{BoundBy, Cleared, Market, Pod, Policy, Want, clear};
 use bursar_market::decimal::{fraction, percent, price};
 use bursar_market::explain::{
-    Evidence, Explanation, Home, Scene, explain, headline, to_share, why,
+    Asked, Evidence, Explanation, Home, Scene, explain, headline, price_line, to_share, why,
 };
-use bursar_market::node::Held;
-use bursar_market::sense::Shown;
+use bursar_market::node::{Held, Node, Settings, Supply};
+use bursar_market::params::Params;
+use bursar_market::sense::Sample;
 
 /// The node of the examples.
 fn market() -> Market {
@@ -17,8 +19,6 @@ fn market() -> Market {
         weight: 100,
         want: Want::Demand(percent * 10_000),
         headroom_permille: 100,
-        current_milli: None,
-        cooling: false,
     };
     Market {
         capacity_milli: 1500,
@@ -46,10 +46,11 @@ fn evidence() -> Evidence {
         home: Home::Kubernetes,
         limit_milli: Some(580),
         original_milli: Some(1000),
-        shown: Shown::Demand { milli: 910 },
-        window_s: 60,
+        asked: None,
+        left_out: None,
         changed_s: Some(240),
         cooldown_s: 30,
+        max_step: Some(4),
         held: None,
     }
 }
@@ -85,29 +86,225 @@ fn a_limit_that_differs_from_its_share_is_explained() {
     assert_eq!(has(400).as_deref(), Some(large));
 }
 
+/// A node after two seconds: id, maximum, limit, size, then use and throttled time of the last second.
+struct Measured {
+    node: Node,
+    interval_ms: u64,
+}
+
+type Row = (&'static str, u64, u64, u64, (u64, u64));
+
+const CROWD: [Row; 3] = [
+    ("batch/thumbs-x1", 600, 370, 394, (370, 230)),
+    ("shop/api-7c9f", 1000, 580, 700, (580, 420)),
+    ("shop/search-5d2b", 1000, 550, 656, (550, 450)),
+];
+
+impl Measured {
+    fn new(rows: &[Row], allocatable_milli: u64, settings: Settings) -> Self {
+        let mut node = Node::new(settings);
+        let mut all: Vec<Sample> = Vec::new();
+        for (id, max_milli, limit, ..) in rows {
+            let params = Params {
+                min_milli: 100,
+                max_milli: *max_milli,
+                weight: 100,
+            };
+            let quota = Quota::of_milli(*limit, 100_000);
+            node.adopt(id, params, quota, quota);
+            all.push(Sample {
+                throttled_us: Some(0),
+                periods: Some(0),
+                throttled_periods: Some(0),
+                ..Sample::default()
+            });
+            node.observe(id, all.last().copied());
+        }
+        for second in 1..=2 {
+            for ((id, _, _, size, (used, throttled)), sample) in rows.iter().zip(&mut all) {
+                let (used, throttled) = if second == 1 {
+                    (*size, 0)
+                } else {
+                    (*used, *throttled)
+                };
+                let periods = if throttled > 0 { 10 } else { 0 };
+                *sample = Sample {
+                    at_us: second * 1_000_000,
+                    usage_us: sample.usage_us + used * 1_000,
+                    throttled_us: sample.throttled_us.map(|us| us + throttled * 1_000),
+                    periods: sample.periods.map(|all| all + 10),
+                    throttled_periods: sample.throttled_periods.map(|all| all + periods),
+                };
+                node.observe(id, Some(*sample));
+            }
+            let supply = Supply {
+                allocatable_milli,
+                unmanaged_milli: Some(300),
+            };
+            node.clear(second * 1_000_000, supply);
+        }
+        Self {
+            node,
+            interval_ms: 1_000,
+        }
+    }
+
+    fn scene(&self) -> Scene {
+        let last = self.node.last().unwrap();
+        let market = Market {
+            capacity_milli: last.cleared.capacity_milli,
+            ..market()
+        };
+        let asks = self.node.standings().filter(|standing| {
+            let estimate = standing.estimate;
+            estimate.is_some_and(|estimate| estimate.asks)
+        });
+        Scene {
+            node: Some("w-17".to_owned()),
+            mode: last.label,
+            quantum_milli: 10,
+            allocatable_milli: last.allocatable_milli,
+            unmanaged_milli: last.unmanaged_milli,
+            interval_ms: self.interval_ms,
+            asking: asks.map(|standing| standing.id).collect(),
+            ..Scene::of_market(&market, &last.cleared)
+        }
+    }
+
+    fn explain(&self, id: &str) -> Explanation {
+        let last = self.node.last().unwrap();
+        let standing = self.node.standings().find(|standing| standing.id == id);
+        let standing = standing.unwrap();
+        let estimate = standing.estimate.unwrap();
+        let evidence = Evidence {
+            limit_milli: Some(standing.bidder.limit_milli),
+            asked: Some(Asked {
+                milli: estimate.ask_milli,
+                firm_milli: estimate.firm_milli,
+                used_milli: estimate.reading.used_milli,
+                throttled_permille: standing.throttled_permille,
+                size_milli: estimate.size_milli,
+                size_s: 600,
+                is_stepped: estimate.is_stepped,
+                asks: estimate.asks,
+            }),
+            left_out: standing.left_out,
+            ..evidence()
+        };
+        explain(
+            &self.scene(),
+            last.cleared.share(id).unwrap(),
+            Some(&evidence),
+        )
+    }
+}
+
+fn kubernetes() -> Settings {
+    Settings {
+        quantum_milli: 10,
+        ..Settings::default()
+    }
+}
+
 #[test]
 fn the_transcript_of_one_pod_is_word_for_word() {
-    let market = market();
-    let cleared = clear(&market);
-    let explanation = explain(
-        &scene(&market, &cleared),
-        &cleared.shares[1],
-        Some(&evidence()),
-    );
+    let measured = Measured::new(&CROWD, 1800, kubernetes());
     let expected = Explanation {
-        headline: "shop/api-7c9f may use 580m of CPU on w-17 and needs 1000m: the node is congested".to_owned(),
-        why: Some("3 pods need 2550m, 1500m can be shared: each keeps its minimum and gets 53.3% of the rest".to_owned()),
+        headline: "shop/api-7c9f may use 580m of CPU on w-17 and asks for 1000m: the node is congested".to_owned(),
+        why: Some("3 pods ask for 2600m, 1500m can be shared: each keeps its minimum, the rest goes by size".to_owned()),
         how: vec![
             ("wrote", "request 100m, limit 1000m (kept, and put back if you opt out)".to_owned()),
-            ("need", "100m + 0.90 × 900m = 910m, plus 23.5% headroom = 1123m, capped at 1000m".to_owned()),
-            ("", "(0.90: use plus throttled time peaked at 910m in the last 60s)".to_owned()),
-            ("gets", "100m + 0.533 × (1000m - 100m) = 580m, in steps of 10m".to_owned()),
-            ("price", "1.88 = 1 / 0.533; 0 when nobody is held back".to_owned()),
+            ("asks", "1000m: it used 580m in the last second and was held back in every period".to_owned()),
+            ("size", "700m: the most it used in a second of the last 10 minutes; all sizes are 1750m".to_owned()),
+            ("gets", "100m + 1200m × 700/1750 = 580m, in steps of 10m".to_owned()),
+            ("price", "1.92 = 2300m asked above the minimums / 1200m; 0 when nothing had to be forgotten".to_owned()),
         ],
-        sooner: Some("it gets 1000m when the others need 1050m less, or on a node with that much room".to_owned()),
+        sooner: Some("it gets 1000m when the others ask for 1100m less, or on a node with that much room".to_owned()),
         out: Some("label it `bursar.dev/market: \"off\"`: its own limit is back at the next clearing".to_owned()),
     };
-    assert_eq!(explanation, expected);
+    assert_eq!(measured.explain("shop/api-7c9f"), expected);
+    assert_eq!(
+        headline(&measured.scene()),
+        "node w-17: congested, price 1.92; 1500m to share (1800m allocatable less 300m unmanaged)"
+    );
+}
+
+#[test]
+fn an_explanation_names_the_rung_the_window_and_who_asked() {
+    // api used much more a second ago than now; search asks for a size that it is known to have.
+    let rows: [Row; 3] = [
+        ("api", 1000, 900, 800, (300, 0)),
+        ("batch", 600, 400, 120, (120, 0)),
+        ("search", 1000, 300, 700, (300, 400)),
+    ];
+    let measured = Measured::new(&rows, 2000, Settings::default());
+    let scene = measured.scene();
+    assert_eq!(
+        why(&scene),
+        "3 pods need 1618m, 1700m can be shared: search asks for more than its limit, \
+         so use older than 1s is not kept"
+    );
+    assert_eq!(
+        price_line(&scene),
+        "0.90: of the last 10s, 1s are kept; 0 when nothing had to be forgotten"
+    );
+    let api = measured.explain("api");
+    assert_eq!(
+        how(&api, "gets"),
+        "646m: what it used in the last 5s, plus headroom; older use is not kept because others ask"
+    );
+    assert_eq!(
+        how(&api, "asks"),
+        "300m: it used 300m in the last second and was not held back"
+    );
+    let search = measured.explain("search");
+    assert_eq!(
+        how(&search, "gets"),
+        "840m: what it asks for, plus headroom"
+    );
+    // With room for all of it, nothing is forgotten.
+    let roomy = Measured::new(&rows, 9000, Settings::default());
+    assert_eq!(
+        (
+            why(&roomy.scene()).as_str(),
+            price_line(&roomy.scene()).as_str()
+        ),
+        (
+            "3 pods need 2140m, 8700m can be shared: each gets what it needs",
+            "0: nothing had to be forgotten"
+        )
+    );
+    assert_eq!(
+        how(&roomy.explain("batch"), "gets"),
+        "400m, what it has: it does not ask for more"
+    );
+}
+
+#[test]
+fn a_share_that_was_not_written_is_explained() {
+    let rows: [Row; 1] = [("a", 1000, 200, 700, (200, 500))];
+    let check = |settings, word: BoundBy, words: &str| {
+        let measured = Measured::new(&rows, 4000, settings);
+        let standing = measured.node.standings().next().unwrap();
+        assert_eq!(standing.left_out, Some(word));
+        assert_eq!(how(&measured.explain("a"), "has"), words);
+    };
+    check(
+        Settings {
+            writes_per_hour: 0,
+            ..Settings::default()
+        },
+        BoundBy::Budget,
+        "200m: the budget of writes is used up for the moment",
+    );
+    check(
+        Settings {
+            max_step: Some(2),
+            ..Settings::default()
+        },
+        BoundBy::MaxStep,
+        "200m: a raise multiplies a limit by at most 4",
+    );
 }
 
 #[test]
@@ -241,60 +438,17 @@ fn each_rule_has_its_arithmetic() {
     );
 }
 
-#[test]
-fn a_guard_is_named_in_the_explanation() {
-    let mut market = market();
-    market.quantum_milli = 1;
-    market.capacity_milli = 9000;
-    market.pods[1].want = Want::Need(640);
-    market.pods[1].current_milli = Some(1000);
-    market.pods[1].cooling = true;
-    let cleared = clear(&market);
-    let scene = scene(&market, &cleared);
-    assert_eq!(
-        why(&scene),
-        "3 pods need 2182m, 9000m can be shared: enough for all; 1 limit may not change that fast"
-    );
-    let cooling = |changed_s| {
-        let evidence = Evidence {
-            changed_s,
-            ..evidence()
-        };
-        let explanation = explain(&scene, &cleared.shares[1], Some(&evidence));
-        how(&explanation, "gets").to_owned()
-    };
-    let words = "1000m: it was changed 12s ago, and may shrink again in 18s";
-    assert_eq!(cooling(Some(12)), words);
-    let words = "1000m: it was changed too recently to shrink";
-    assert_eq!(
-        (cooling(None), cooling(Some(31))),
-        (words.to_owned(), words.to_owned())
-    );
-    market.pods[1].current_milli = Some(100);
-    let step = explained(&market, 1);
-    assert_eq!(
-        (how(&step, "gets"), step.sooner.as_deref()),
-        (
-            "400m: a limit grows at most fourfold at a time",
-            Some("it goes on towards 640m at the next clearing")
-        )
-    );
-    // Two pods that may not shrink have more than the capacity.
-    market.capacity_milli = 1500;
-    for pod in &mut market.pods {
-        (pod.current_milli, pod.cooling) = (Some(600), true);
+fn asked(milli: u64) -> Asked {
+    Asked {
+        milli,
+        firm_milli: milli,
+        used_milli: 500,
+        throttled_permille: Some(0),
+        size_milli: 500,
+        size_s: 600,
+        is_stepped: false,
+        asks: false,
     }
-    let yielded = explained(&market, 1);
-    assert_eq!(
-        (yielded.why.as_deref(), how(&yielded, "gets")),
-        (
-            Some(
-                "limits that may not shrink yet hold more than the 1500m that can be shared: \
-                 each keeps its minimum, the rest is cut alike"
-            ),
-            "500m: what it may not lose yet, cut alike to what there is"
-        )
-    );
 }
 
 #[test]
@@ -308,9 +462,13 @@ fn equal_floor_and_ceiling_leave_nothing_to_share() {
         home: Home::Execution {
             booking: "job".to_owned(),
         },
+        asked: Some(asked(910)),
         ..evidence()
     };
-    let scene = scene(&market, &cleared);
+    let scene = Scene {
+        interval_ms: 1_000,
+        ..scene(&market, &cleared)
+    };
     let fixed = explain(&scene, &cleared.shares[1], Some(&evidence));
     assert_eq!(
         fixed.why.as_deref(),
@@ -318,7 +476,7 @@ fn equal_floor_and_ceiling_leave_nothing_to_share() {
     );
     assert_eq!(
         how(&fixed, "need"),
-        "500m, its minimum and its maximum; use plus throttled time peaked at 910m in the last 60s"
+        "500m, its minimum and its maximum; it used 500m in the last second"
     );
     assert_eq!(
         fixed.sooner.as_deref(),
@@ -329,7 +487,7 @@ fn equal_floor_and_ceiling_leave_nothing_to_share() {
         Some("`bursar booking cancel job` ends it; until then it takes part")
     );
     let idle = Evidence {
-        shown: Shown::Demand { milli: 499 },
+        asked: Some(asked(499)),
         ..evidence
     };
     assert_eq!(

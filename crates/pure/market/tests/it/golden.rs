@@ -3,7 +3,7 @@
 use bursar_market::clear::Mode::{Congested, Overloaded, Uncongested};
 use bursar_market::clear::Policy::{FullCapacity, Proportional, WeightedNash};
 use bursar_market::clear::{BoundBy, Cleared, Market, Mode, Pod, Policy, Want, clear};
-use bursar_market::need::{demand_ppm, need, need_by_use};
+use bursar_market::need::{demand_ppm, need};
 
 /// A pod id(min, max, weight, demand in percent).
 fn pod(id: &str, min_milli: u64, max_milli: u64, weight: u64, percent: u64) -> Pod {
@@ -14,8 +14,6 @@ fn pod(id: &str, min_milli: u64, max_milli: u64, weight: u64, percent: u64) -> P
         weight,
         want: Want::Demand(percent * 10_000),
         headroom_permille: 100,
-        current_milli: None,
-        cooling: false,
     }
 }
 
@@ -233,51 +231,6 @@ fn the_reduction_ratio_is_zero_if_need_is_the_floor() {
 }
 
 #[test]
-fn guards_bound_a_step_and_yield_only_to_capacity() {
-    let guarded = |current, cooling, percent| Pod {
-        current_milli: Some(current),
-        cooling,
-        ..pod("a", 100, 2000, 1, percent)
-    };
-    let one = |pod: Pod| {
-        let share = cleared(Proportional, 4000, &[pod]).shares.remove(0);
-        (share.allocated_milli, share.bound_by)
-    };
-    assert_eq!(
-        one(guarded(1000, false, 0)),
-        (500, BoundBy::Step),
-        "at most half at once"
-    );
-    assert_eq!(
-        one(guarded(1000, true, 0)),
-        (1000, BoundBy::Cooldown),
-        "not while it cools"
-    );
-    assert_eq!(
-        one(guarded(200, true, 100)),
-        (800, BoundBy::Step),
-        "at most fourfold"
-    );
-    assert_eq!(one(guarded(600, false, 100)), (2000, BoundBy::Max));
-    assert_eq!(one(guarded(180, false, 0)), (110, BoundBy::Need));
-    let both = [
-        guarded(1500, true, 0),
-        Pod {
-            id: "b".into(),
-            ..guarded(500, true, 0)
-        },
-    ];
-    // Guards hold 2000m of 1000m: 1400m and 400m above the floors are cut by one ratio.
-    check(
-        Proportional,
-        1000,
-        &both,
-        &[722, 278],
-        (Uncongested, 1_000_000_000_000),
-    );
-}
-
-#[test]
 fn a_quantum_rounds_floors_up_and_ceilings_down() {
     let market = |quantum_milli| Market {
         capacity_milli: 1009,
@@ -340,11 +293,4 @@ fn demand_lies_between_floor_and_ceiling_and_rounds_up() {
     }
     assert_eq!(demand_ppm(100, 100, 500), 0, "no range");
     assert_eq!(demand_ppm(0, 1, u64::MAX), 1_000_000);
-}
-
-#[test]
-fn without_throttle_counters_need_is_use_plus_thirty_percent() {
-    for (used, milli) in [(0, 100), (77, 100), (101, 131), (500, 650), (900, 1000)] {
-        assert_eq!(need_by_use(100, 1000, used), milli, "{used}m");
-    }
 }

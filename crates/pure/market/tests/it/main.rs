@@ -5,7 +5,6 @@
     reason = "a test may panic"
 )]
 
-mod act;
 mod cgroup;
 mod closed_loop;
 mod explain;
@@ -18,3 +17,5 @@ mod properties;
 mod random;
 mod sense;
 mod tables;
+mod trajectories;
+mod worlds;

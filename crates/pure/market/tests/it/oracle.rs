@@ -104,7 +104,6 @@ pub(crate) struct Expected {
 struct Row {
     m: u128,
     need: u128,
-    lo: u128,
     hi: u128,
     weight: u128,
     demand: u128,
@@ -129,17 +128,8 @@ pub(crate) fn expected(market: &Market) -> Expected {
         (overload(&rows, c, q), PRICE_MAX)
     } else if sum(|row| row.hi) <= c {
         (rows.iter().map(|row| row.hi).collect(), 0)
-    } else if sum(|row| row.lo) <= c {
-        by_policy(&rows, market.policy, c, q)
     } else {
-        let yielding = |row: &Row| Participant {
-            o: row.m,
-            lo: row.m,
-            hi: row.lo,
-            b: row.lo - row.m,
-        };
-        let all: Vec<Participant> = rows.iter().map(yielding).collect();
-        (whole(&all, c).0, PRICE_MAX)
+        by_policy(&rows, market.policy, c, q)
     };
     Expected {
         mode: match () {
@@ -176,19 +166,6 @@ fn row(pod: &Pod, policy: Policy, q: u128) -> Option<Row> {
         }
     };
     let need = need.div_ceil(q).clamp(m, max);
-    let (guard_lo, guard_hi) = match pod.current_milli {
-        None => (m, max),
-        Some(current) => {
-            let current = u128::from(current).min(CUT);
-            let least = if pod.cooling {
-                current
-            } else {
-                current.div_ceil(2)
-            };
-            let most = 4 * current.max(q);
-            (least.div_ceil(q).clamp(m, max), (most / q).clamp(m, max))
-        }
-    };
     let wish = if policy == Policy::FullCapacity {
         max
     } else {
@@ -197,8 +174,7 @@ fn row(pod: &Pod, policy: Policy, q: u128) -> Option<Row> {
     Some(Row {
         m,
         need,
-        lo: guard_lo,
-        hi: guard_lo.max(wish.min(guard_hi)),
+        hi: wish,
         weight: u128::from(pod.weight).min(CUT),
         demand,
     })
@@ -237,7 +213,7 @@ fn by_policy(rows: &[Row], policy: Policy, c: u128, q: u128) -> (Vec<u128>, u128
         Policy::WeightedNash => vec![nash],
         Policy::FullCapacity => vec![bids, weights, equal],
     };
-    let mut shares: Vec<u128> = rows.iter().map(|row| row.lo).collect();
+    let mut shares: Vec<u128> = rows.iter().map(|row| row.m).collect();
     let mut price = None;
     for (bid, scale) in tiers {
         let participant = |(row, share): (&Row, &u128)| match bid(row) {
@@ -249,7 +225,7 @@ fn by_policy(rows: &[Row], policy: Policy, c: u128, q: u128) -> (Vec<u128>, u128
             },
             b => Participant {
                 o: row.m,
-                lo: row.lo,
+                lo: row.m,
                 hi: row.hi,
                 b,
             },

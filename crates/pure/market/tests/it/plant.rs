@@ -63,6 +63,8 @@ impl Plant {
             is_writable: true,
         };
         self.node.adopt(id, params, quota, quota);
+        let at_us = self.now_us;
+        self.node.observe(id, Some(Sample { at_us, ..sample }));
         self.cgroups.insert(id.to_owned(), cgroup);
     }
 
@@ -74,13 +76,11 @@ impl Plant {
         self.cgroups[id].quota.milli_ceil().unwrap()
     }
 
-    /// Advances time in periods of 100 ms, sampling every second and clearing every five.
+    /// Advances time in periods of 100 ms, and samples and clears every second.
     pub(crate) fn run(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.second();
-            if (self.now_us / SECOND_US).is_multiple_of(5) {
-                self.clear();
-            }
+            self.clear();
         }
     }
 
@@ -129,8 +129,7 @@ impl Plant {
     }
 
     pub(crate) fn sum_milli(&self) -> u64 {
-        let standings = self.node.standings();
-        standings.map(|standing| standing.limit_milli).sum()
+        self.node.limits_milli()
     }
 }
 

@@ -73,16 +73,17 @@ fn check_invariants(market: &Market, cleared: &Cleared) {
             BoundBy::Min => share.allocated_milli == share.min_milli,
             BoundBy::Max => share.allocated_milli == share.max_milli,
             BoundBy::Survival => cleared.mode == Mode::Overloaded,
-            BoundBy::Cooldown | BoundBy::Step => {
-                let pod = market.pods.iter().find(|pod| pod.id == share.id);
-                pod.is_some_and(|pod| pod.current_milli.is_some())
-            }
-            BoundBy::Share => cleared.step != Step::AllFits,
+            BoundBy::Share => cleared.step.rung().is_none(),
+            // Only a measured pod has these.
+            BoundBy::Memory
+            | BoundBy::Step
+            | BoundBy::Budget
+            | BoundBy::Cooldown
+            | BoundBy::MaxStep => false,
         };
         assert!(is_so, "{share:?} {market:?}");
     }
-    let is_guarded = market.pods.iter().any(|pod| pod.current_milli.is_some());
-    if is_guarded || market.policy == Policy::FullCapacity {
+    if market.policy == Policy::FullCapacity {
         return;
     }
     if cleared.mode == Mode::Uncongested {
@@ -219,9 +220,6 @@ fn both_sides_of_a_border_agree_on_it() {
     for _ in 0..5_000 {
         let mut market = market(&mut random, 8, 100);
         market.quantum_milli = 1;
-        for pod in &mut market.pods {
-            pod.current_milli = None;
-        }
         let seen = clear(&market);
         market.capacity_milli = seen.min_milli;
         let at_floors = clear(&market);
@@ -276,8 +274,6 @@ fn empty(id: &str, weight: u64) -> Pod {
         weight,
         want: Want::Demand(1_000_000),
         headroom_permille: 100,
-        current_milli: None,
-        cooling: false,
     }
 }
 
@@ -291,7 +287,6 @@ fn shares_above_the_floor_are_in_proportion_to_bids() {
         let mut market = market(&mut random, 8, 300);
         market.quantum_milli = 1;
         for pod in &mut market.pods {
-            pod.current_milli = None;
             pod.weight = pod.weight.max(1);
         }
         let cleared = clear(&market);
@@ -310,7 +305,8 @@ fn shares_above_the_floor_are_in_proportion_to_bids() {
         for share in &cleared.shares {
             let above = u128::from(share.allocated_milli - share.min_milli) * denominator;
             let fair = u128::from(share.bid) * u128::from(numerator);
-            let is_capped = matches!(share.bound_by, BoundBy::Need | BoundBy::Max);
+            let is_capped =
+                share.bound_by == BoundBy::Max || share.allocated_milli == share.need_milli;
             assert!(above < fair + denominator, "{share:?} {market:?}");
             assert!(
                 is_capped || fair < above + denominator,
@@ -349,8 +345,6 @@ fn absurd_numbers_are_cut_and_never_panic() {
                     Want::Demand(random.pick(&absurd))
                 },
                 headroom_permille: random.pick(&absurd),
-                current_milli: random.once_in(2).then(|| random.pick(&absurd)),
-                cooling: random.once_in(2),
             })
             .collect();
         let market = Market {
@@ -391,8 +385,6 @@ fn the_largest_market_is_exact() {
             weight: 1_000_000_000 - number,
             want: Want::Demand(1_000_000 - number),
             headroom_permille: 500,
-            current_milli: None,
-            cooling: false,
         })
     };
     for policy in Policy::ALL {

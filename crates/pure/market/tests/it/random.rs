@@ -56,28 +56,20 @@ pub(crate) fn pod(random: &mut Random, id: String, size: u64) -> Pod {
             Want::Demand(random.pick(&[0, 0, 1, 250_000, 500_000, 700_001, 1_000_000]))
         },
         headroom_permille: random.pick(&[100, 100, 150, 500]),
-        current_milli: random.once_in(2).then(|| random.below(5 * size + 1)),
-        cooling: random.once_in(2),
     }
 }
 
 /// A market whose capacity is often at or near a border between two rules.
 pub(crate) fn market(random: &mut Random, count: u64, size: u64) -> Market {
     let digits = count.to_string().len();
-    let mut pods: Vec<Pod> = (0..count)
+    let pods: Vec<Pod> = (0..count)
         .map(|number| pod(random, format!("p{number:0digits$}"), size))
         .collect();
-    if random.once_in(2) {
-        for pod in &mut pods {
-            pod.current_milli = None;
-        }
-    }
     let sum = |value: &dyn Fn(&Pod) -> u64| pods.iter().map(value).sum::<u64>();
-    let border = match random.below(5) {
+    let border = match random.below(4) {
         0 => sum(&|pod| pod.min_milli.min(pod.max_milli)),
         1 => sum(&|pod| pod.max_milli),
         2 => sum(&|pod| pod.min_milli.min(10)),
-        3 => sum(&|pod| pod.current_milli.unwrap_or(pod.min_milli)),
         _ => random.below(4 * size * count + 1),
     };
     let capacity_milli = (border + random.below(5)).saturating_sub(2);

@@ -1,297 +1,212 @@
-//! From counters to demand.
+//! From counters to use, ask and memory.
 
+use bursar_market::bidder::{Bidder, Estimate};
+use bursar_market::ladder::{Memory, Recent, Size};
 use bursar_market::need::next_headroom;
-use bursar_market::sense::{Estimator, Sample, Shown, Window};
+use bursar_market::params::Params;
+use bursar_market::sense::{Reading, Sample, Throttled, reading};
 
 use crate::random::Random;
 
 const SECOND_US: u64 = 1_000_000;
 
-fn sample(at_s: u64, usage_ms: u64, throttled_ms: u64) -> Sample {
+fn sample(at_s: u64, usage_ms: u64, throttled_ms: u64, throttled_periods: u64) -> Sample {
     Sample {
         at_us: at_s * SECOND_US,
         usage_us: usage_ms * 1_000,
         throttled_us: Some(throttled_ms * 1_000),
         periods: Some(at_s * 10),
-        throttled_periods: Some(0),
+        throttled_periods: Some(throttled_periods),
     }
-}
-
-fn shown(samples: &[Option<Sample>]) -> Shown {
-    let window = Window::default();
-    let mut estimator = Estimator::default();
-    for sample in samples {
-        match sample {
-            Some(sample) => estimator.take(*sample, &window),
-            None => estimator.miss(),
-        }
-    }
-    estimator.shown(&window)
-}
-
-/// Samples of the seconds `from..=to` with this use and throttling in each.
-fn seconds(from: u64, to: u64, usage_ms: u64, throttled_ms: u64) -> Vec<Option<Sample>> {
-    let at = |second: u64| {
-        sample(
-            second,
-            (second - from) * usage_ms,
-            (second - from) * throttled_ms,
-        )
-    };
-    (from..=to).map(|second| Some(at(second))).collect()
 }
 
 #[test]
-fn a_core_throttled_to_half_shows_a_demand_of_one_core() {
-    // Measured on a real kernel: a little time is missing between the two counters.
+fn a_reading_is_the_change_of_the_counters_over_the_time() {
+    let before = sample(10, 1_000, 300, 7);
+    let after = sample(12, 2_001, 801, 20);
+    let read = reading(&before, &after).unwrap();
+    let throttled = read.throttled.unwrap();
     assert_eq!(
-        shown(&[Some(sample(0, 0, 0)), Some(sample(10, 5_000, 4_999))]),
-        Shown::Demand { milli: 999 }
+        (read.used_milli, throttled.milli, throttled.permille()),
+        (500, 250, 650)
     );
-    assert_eq!(
-        shown(&seconds(0, 5, 500, 500)),
-        Shown::Demand { milli: 1000 }
-    );
-}
-
-#[test]
-fn use_is_known_from_the_second_sample_on() {
-    let window = Window::default();
-    let mut estimator = Estimator::default();
-    estimator.take(sample(0, 0, 0), &window);
-    assert_eq!(estimator.used_milli(&window), None);
-    // A sample that is a little early is too short for a running bucket.
-    let early = Sample {
-        at_us: SECOND_US - 1_000,
-        ..sample(0, 333, 0)
+    let idle = Sample {
+        periods: before.periods,
+        throttled_periods: before.throttled_periods,
+        ..after
     };
-    estimator.take(early, &window);
-    assert_eq!(estimator.used_milli(&window), Some(333));
-    assert_eq!(estimator.shown(&window), Shown::Nothing);
-}
-
-#[test]
-fn nothing_is_shown_before_a_bucket_is_complete() {
-    assert_eq!(shown(&[]), Shown::Nothing);
-    assert_eq!(shown(&seconds(0, 0, 500, 0)), Shown::Nothing);
-    assert_eq!(shown(&seconds(0, 4, 500, 0)), Shown::Nothing);
-    assert_eq!(shown(&seconds(0, 5, 500, 0)), Shown::Demand { milli: 500 });
-}
-
-#[test]
-fn a_peak_is_remembered_for_twelve_buckets_and_no_longer() {
-    let mut estimator = Estimator::default();
-    let window = Window::default();
-    let mut usage_ms = 0;
-    for second in 0..=70 {
-        usage_ms += if (6..=10).contains(&second) { 900 } else { 100 };
-        estimator.take(sample(second, usage_ms, 0), &window);
-        let expected = match second {
-            0..=4 => Shown::Nothing,
-            5 | 70 => Shown::Demand { milli: 100 },
-            // The running bucket counts from its first second on.
-            _ => Shown::Demand { milli: 900 },
-        };
-        assert_eq!(estimator.shown(&window), expected, "second {second}");
-    }
+    let idle = reading(&before, &idle).unwrap().throttled.unwrap();
+    assert_eq!(idle.permille(), 0, "no periods");
 }
 
 #[test]
 fn an_invalid_sample_gives_no_value_and_never_zero() {
-    let busy = seconds(0, 5, 500, 100);
-    let known = Shown::Demand { milli: 600 };
-    let after = |last: &[Option<Sample>]| shown(&[busy.as_slice(), last].concat());
-    assert_eq!(after(&[None, None]), known, "unreadable");
-    assert_eq!(after(&[Some(sample(6, 10, 0))]), known, "use went back");
-    assert_eq!(
-        after(&[Some(sample(6, 2_600, 10))]),
-        known,
-        "throttled time went back"
-    );
-    assert_eq!(
-        after(&[Some(sample(3, 9_000, 900))]),
-        known,
-        "time went back"
-    );
-    assert_eq!(
-        after(&[Some(sample(5, 9_000, 900))]),
-        known,
-        "time stood still"
-    );
-    let huge = Sample {
-        usage_us: u64::MAX,
-        ..sample(6, 0, 600)
+    let before = sample(10, 1_000, 300, 7);
+    let after = sample(11, 1_500, 400, 9);
+    for wrong in [
+        // A clock that stands still, or goes back.
+        Sample {
+            at_us: before.at_us,
+            ..after
+        },
+        Sample { at_us: 1, ..after },
+        Sample {
+            usage_us: 1,
+            ..after
+        },
+        Sample {
+            throttled_us: Some(1),
+            ..after
+        },
+        Sample {
+            periods: Some(1),
+            ..after
+        },
+        Sample {
+            throttled_periods: Some(1),
+            ..after
+        },
+    ] {
+        assert_eq!(reading(&before, &wrong), None, "{wrong:?}");
+    }
+    for absent in [
+        Sample {
+            throttled_us: None,
+            ..after
+        },
+        Sample {
+            periods: None,
+            ..after
+        },
+        Sample {
+            throttled_periods: None,
+            ..after
+        },
+    ] {
+        let read = reading(&before, &absent).unwrap();
+        assert_eq!((read.used_milli, read.throttled), (500, None));
+    }
+}
+
+fn throttled(used_milli: u64, milli: u64, periods: u64) -> Reading {
+    Reading {
+        used_milli,
+        throttled: Some(Throttled {
+            milli,
+            periods: 10,
+            throttled_periods: periods,
+        }),
+    }
+}
+
+/// A pod (50, 1000) with this limit, after it has used `size`.
+fn bidder(limit_milli: u64, size: u64) -> Bidder {
+    let params = Params {
+        min_milli: 50,
+        max_milli: 1000,
+        weight: 1,
     };
-    let milli = u64::MAX / 1_001;
-    assert!(
-        matches!(after(&[Some(huge)]), Shown::Demand { milli: shown } if milli <= shown),
-        "huge, but forward"
-    );
-    // The interval over the gap is not counted; five more seconds at 300m after it are.
-    let mut later = vec![None];
-    later.extend((100..=105).map(|second| Some(sample(second, 2_500 + (second - 100) * 800, 500))));
-    assert_eq!(after(&later), Shown::Demand { milli: 800 });
+    let mut bidder = Bidder::new(params, limit_milli, 10);
+    bidder.take(throttled(size, 0, 0), 300);
+    bidder
 }
 
 #[test]
-fn without_throttle_counters_use_is_shown() {
-    let bare = |second| Sample {
-        throttled_us: None,
-        periods: None,
-        throttled_periods: None,
-        ..sample(second, second * 400, 0)
+fn the_ask_is_the_known_size_or_twice_the_use() {
+    let check = |limit, size, reading, ask, is_stepped| {
+        let Estimate {
+            ask_milli,
+            is_stepped: is,
+            asks,
+            ..
+        } = bidder(limit, size).take(reading, 300);
+        assert_eq!(
+            (ask_milli, is),
+            (ask, is_stepped),
+            "{limit} {size} {reading:?}"
+        );
+        assert_eq!(asks, limit < ask);
     };
-    let samples: Vec<Option<Sample>> = (0..=6).map(|second| Some(bare(second))).collect();
-    assert_eq!(shown(&samples), Shown::Use { milli: 400 });
+    check(55, 600, throttled(55, 545, 10), 600, false);
+    check(55, 55, throttled(55, 545, 10), 110, true);
+    check(20, 0, throttled(20, 545, 10), 100, true);
+    check(55, 600, throttled(55, 545, 5), 327, false);
+    check(700, 600, throttled(640, 0, 0), 640, false);
+    check(700, 600, throttled(640, 5, 0), 640, false);
+    let use_only = |used_milli| Reading {
+        used_milli,
+        throttled: None,
+    };
+    check(100, 500, use_only(90), 117, false);
+    check(100, 500, use_only(89), 89, false);
 }
 
 #[test]
-fn throttled_periods_count_since_the_last_clearing() {
-    let window = Window::default();
-    let mut estimator = Estimator::default();
-    let at = |second: u64, periods, throttled_periods| Sample {
-        periods: Some(periods),
-        throttled_periods: Some(throttled_periods),
-        ..sample(second, 0, 0)
-    };
-    estimator.take(at(0, 0, 0), &window);
-    assert_eq!(
-        estimator.throttled_permille(),
-        None,
-        "nothing was cleared yet"
-    );
-    estimator.cleared();
-    estimator.take(at(5, 50, 15), &window);
-    assert_eq!(estimator.throttled_permille(), Some(300));
-    estimator.cleared();
-    estimator.take(at(10, 50, 15), &window);
-    assert_eq!(estimator.throttled_permille(), Some(0), "no periods");
-    estimator.take(at(15, 53, 17), &window);
-    assert_eq!(estimator.throttled_permille(), Some(666));
-    estimator.take(at(20, 5, 1), &window);
-    assert_eq!(estimator.throttled_permille(), None, "begun anew");
-    estimator.take(at(25, 100, 90), &window);
-    assert_eq!(
-        estimator.throttled_permille(),
-        None,
-        "not counted from before"
-    );
-    estimator.cleared();
-    estimator.take(sample(30, 0, 0), &window);
-    assert_eq!(estimator.throttled_permille(), None, "a key is absent");
+fn the_firm_ask_falls_no_faster_than_the_mean_of_five() {
+    let mut bidder = bidder(1000, 500);
+    for _ in 0..4 {
+        bidder.take(throttled(500, 0, 0), 300);
+    }
+    let firm = |used, bidder: &mut Bidder| bidder.take(throttled(used, 0, 0), 300).firm_milli;
+    assert_eq!(firm(400, &mut bidder), 480);
+    assert_eq!(firm(100, &mut bidder), 200, "at most twice the use");
+    let mut fresh = Recent::default();
+    fresh.take(7);
+    fresh.take(4);
+    assert_eq!(fresh.mean_floor(), 5, "of those there are");
+}
+
+#[test]
+fn unmet_work_counts_while_a_pod_asks() {
+    let mut bidder = bidder(55, 600);
+    bidder.take(throttled(55, 545, 10), 300);
+    bidder.take(throttled(55, 545, 10), 300);
+    assert_eq!(bidder.unmet_milli, 2 * 545);
+    bidder.take(throttled(55, 0, 0), 300);
+    assert_eq!(bidder.unmet_milli, 0);
+}
+
+/// Method: against a list of all samples, for random windows and blocks.
+#[test]
+fn memory_and_size_are_those_of_a_list_of_all_samples() {
+    let mut random = Random(3);
+    for _ in 0..300 {
+        let windows = usize::try_from(1 + random.below(12)).unwrap();
+        let block = 1 + random.below(9);
+        let mut memory = Memory::filled(windows, 700);
+        let mut size = Size::default();
+        let mut all = Vec::new();
+        for _ in 0..60 {
+            let used = random.below(1_000);
+            all.push(used);
+            memory.take(used);
+            size.take(used, block);
+            for window in 1..=windows {
+                let known = all.iter().rev().take(window).max().copied().unwrap();
+                let unknown = if all.len() < window { 700 } else { 0 };
+                assert_eq!(memory.peak(window), known.max(unknown));
+            }
+            let step = usize::try_from(block).unwrap();
+            let begin = ((all.len() - 1) / step).saturating_sub(1) * step;
+            assert_eq!(Some(&size.milli()), all[begin..].iter().max());
+        }
+    }
 }
 
 #[test]
 fn headroom_grows_on_a_miss_and_shrinks_in_quiet() {
-    for (permille, throttled, had_its_need, next) in [
-        (100, Some(300), true, 150),
-        (100, Some(1000), true, 150),
-        (480, Some(300), true, 500),
-        (500, Some(300), true, 500),
-        (150, Some(300), false, 150),
-        (150, Some(299), true, 140),
-        (105, Some(0), false, 100),
-        (100, Some(0), true, 100),
-        (150, None, true, 150),
+    for (before, permille, after) in [
+        (100, 300, 150),
+        (480, 1000, 500),
+        (500, 1000, 500),
+        (150, 299, 140),
+        (100, 0, 100),
+        (105, 0, 100),
     ] {
-        assert_eq!(next_headroom(permille, throttled, had_its_need), next);
-    }
-}
-
-/// Method: random samples, some lost or backwards, against an estimator that keeps all of them and
-/// evaluates the whole list every time.
-#[test]
-fn the_window_is_that_of_a_list_of_all_samples() {
-    let mut random = Random(90);
-    let window = Window {
-        bucket_us: 5,
-        buckets: 3,
-        running_us_min: 2,
-    };
-    for _ in 0..2_000 {
-        let mut estimator = Estimator::default();
-        let mut all: Vec<Option<Sample>> = Vec::new();
-        let (mut at_us, mut usage_us, mut throttled_us) = (100, 100, 100);
-        for _ in 0..40 {
-            at_us += random.below(4);
-            usage_us += random.below(4);
-            throttled_us += random.below(3);
-            if random.once_in(15) {
-                usage_us = 0;
-            }
-            let sample = Sample {
-                at_us,
-                usage_us,
-                throttled_us: (!random.once_in(30)).then_some(throttled_us),
-                periods: None,
-                throttled_periods: None,
-            };
-            let sample = (!random.once_in(15)).then_some(sample);
-            match sample {
-                Some(sample) => estimator.take(sample, &window),
-                None => estimator.miss(),
-            }
-            all.push(sample);
-            assert_eq!(estimator.shown(&window), naive(&all, &window), "{all:?}");
-        }
-    }
-}
-
-fn naive(all: &[Option<Sample>], window: &Window) -> Shown {
-    let mut complete: Vec<(u64, Option<u64>)> = Vec::new();
-    let mut run: Vec<Sample> = Vec::new();
-    let between = |first: &Sample, last: &Sample| {
-        let took = last.at_us - first.at_us;
-        let used = last.usage_us - first.usage_us;
-        let held_back = first
-            .throttled_us
-            .zip(last.throttled_us)
-            .map(|(a, b)| b - a);
-        (
-            used * 1000 / took,
-            held_back.map(|held_back| (used + held_back) * 1000 / took),
-        )
-    };
-    for sample in all {
-        let Some(sample) = sample else {
-            run.clear();
-            continue;
-        };
-        let goes_back = run.last().is_some_and(|last| {
-            let throttled = last.throttled_us.zip(sample.throttled_us);
-            sample.at_us <= last.at_us
-                || sample.usage_us < last.usage_us
-                || throttled.is_some_and(|(last, now)| now < last)
-        });
-        if goes_back {
-            run.clear();
-        }
-        run.push(*sample);
-        if window.bucket_us <= sample.at_us - run[0].at_us {
-            complete.push(between(&run[0], sample));
-            run = vec![*sample];
-        }
-    }
-    let keep = complete.len().saturating_sub(window.buckets);
-    let mut counted = complete[keep..].to_vec();
-    if counted.is_empty() {
-        return Shown::Nothing;
-    }
-    if let (Some(first), Some(last)) = (run.first(), run.last())
-        && window.running_us_min <= last.at_us - first.at_us
-    {
-        counted.push(between(first, last));
-    }
-    match counted
-        .iter()
-        .map(|(_, demand)| *demand)
-        .collect::<Option<Vec<_>>>()
-    {
-        Some(demands) => Shown::Demand {
-            milli: demands.into_iter().max().unwrap(),
-        },
-        None => Shown::Use {
-            milli: counted.iter().map(|(used, _)| *used).max().unwrap(),
-        },
+        assert_eq!(
+            next_headroom(before, permille),
+            after,
+            "{before} {permille}"
+        );
     }
 }

@@ -21,11 +21,14 @@ fn the_label_worsens_at_once_and_improves_past_a_band() {
                 weight: 1,
                 want: Want::Need(need_milli),
                 headroom_permille: 100,
-                current_milli: None,
-                cooling: false,
             }],
         };
-        label(before, &clear(&market), all_milli)
+        let cleared = clear(&market);
+        label(
+            (before, cleared.mode),
+            (cleared.min_milli, all_milli),
+            (cleared.ask_milli, cleared.capacity_milli),
+        )
     };
     let after = |before, min, need| within((before, min, need), (1000, 1000));
     for (before, min, need, shown) in [
