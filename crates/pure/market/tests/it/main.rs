@@ -16,6 +16,7 @@ mod plant;
 mod properties;
 mod random;
 mod sense;
+mod side_by_side;
 mod tables;
 mod trajectories;
 mod worlds;

@@ -19,8 +19,8 @@ pub(crate) struct Settings {
     pub(crate) quantum: u64,
     /// Seconds without a second change of a pod.
     pub(crate) cooldown: Option<u64>,
-    /// Factor of a raise, in thousandths.
-    pub(crate) step_permille: Option<u64>,
+    /// Factor of a raise.
+    pub(crate) max_step: Option<u64>,
     /// Whether scarce CPU is shared by weight and not by size.
     pub(crate) by_weight: bool,
 }
@@ -33,7 +33,7 @@ impl Default for Settings {
             writes_per_hour: 600,
             quantum: 1,
             cooldown: None,
-            step_permille: None,
+            max_step: None,
             by_weight: false,
         }
     }
@@ -59,40 +59,47 @@ pub(crate) struct Estimate {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Pod {
+    /// Minimum and maximum as written.
+    bounds: (u64, u64),
+    /// The same in whole quanta.
     pub(crate) min: u64,
     pub(crate) max: u64,
     pub(crate) weight: u64,
     /// The quota, if it has one.
     pub(crate) limit: Option<u64>,
-    /// Whether the market wrote its limit once.
-    is_adopted: bool,
+    /// Whether it took part in a clearing.
+    is_known: bool,
     /// All samples of u.
     used: Vec<u64>,
     /// The same, behind what was not known at first.
     memory: Vec<u64>,
     pub(crate) headroom: u64,
-    /// Periods and throttled periods of the running minute, and its number of clearings.
-    minute: [u64; 3],
+    /// Periods and throttled periods of the running minute.
+    minute: [u64; 2],
     is_minute_whole: bool,
     unmet: u64,
     changed_at: Option<u64>,
     pub(crate) estimate: Option<Estimate>,
 }
 
-/// Result of one second; pods in the order of their ids.
+/// Result of one second; pods in the order of their ids, without held ones up to `bound_by`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Second {
+    /// The places of the pods that are not held.
+    pub(crate) active: Vec<usize>,
     /// w, or none for shares and overload.
     pub(crate) rung: Option<usize>,
     pub(crate) is_overloaded: bool,
+    /// C, in whole quanta.
+    pub(crate) capacity: u64,
     pub(crate) price_ppm: u128,
     /// The whole need: x(w), or v(0) where asks exceed the node.
     pub(crate) needs: Vec<u64>,
     /// The result of the clearing.
     pub(crate) targets: Vec<u64>,
     pub(crate) bound_by: Vec<&'static str>,
-    /// Pod and new limit, in order.
-    pub(crate) writes: Vec<(usize, u64)>,
+    /// Pod, old and new limit, in order.
+    pub(crate) writes: Vec<(usize, u64, u64)>,
     /// Limits after the act.
     pub(crate) limits: Vec<u64>,
 }
@@ -104,6 +111,7 @@ pub(crate) struct Loop {
     /// In parts of 1/3600 writes.
     pool: Option<u64>,
     second: u64,
+    is_minute_whole: bool,
 }
 
 /// C (M8).
@@ -128,19 +136,23 @@ impl Pod {
         weight: u64,
         limit: Option<u64>,
     ) -> Self {
-        let max = floor_to(bounds.1, settings.quantum);
-        let min = ceil_to(bounds.0.min(bounds.1), settings.quantum);
+        let bounds = (bounds.0.min(bounds.1), bounds.1);
+        let (min, max) = (
+            ceil_to(bounds.0, settings.quantum),
+            floor_to(bounds.1, settings.quantum),
+        );
         assert!(min <= max, "the range is too narrow");
         Self {
+            bounds,
             min,
             max,
             weight,
             limit,
-            is_adopted: false,
+            is_known: false,
             used: Vec::new(),
-            memory: vec![limit.unwrap_or(max); settings.memory],
+            memory: vec![limit.unwrap_or(bounds.1); settings.memory],
             headroom: 100,
-            minute: [0; 3],
+            minute: [0; 2],
             is_minute_whole: true,
             unmet: 0,
             changed_at: None,
@@ -149,7 +161,7 @@ impl Pod {
     }
 
     pub(crate) fn effective(&self) -> u64 {
-        self.limit.unwrap_or(self.max)
+        self.limit.unwrap_or(self.bounds.1)
     }
 
     /// Ask, size, firm use (M1).
@@ -168,7 +180,7 @@ impl Pod {
             Some([us, periods, throttled]) => {
                 let s = us / 1_000;
                 let q = (1_000 * throttled).checked_div(periods).unwrap_or(0);
-                let twice = 2 * u.max(self.min);
+                let twice = 2 * u.max(self.bounds.0);
                 let most = (u + s).min(size.max(twice));
                 let ask = u + most.saturating_sub(u) * q / 1_000;
                 (ask, q > 0 && size <= twice && twice < u + s)
@@ -184,6 +196,8 @@ impl Pod {
         if let Some([_, periods, throttled]) = counted.throttled {
             self.minute[0] += periods;
             self.minute[1] += throttled;
+        } else {
+            self.is_minute_whole = false;
         }
         self.estimate = Some(Estimate {
             u,
@@ -196,7 +210,7 @@ impl Pod {
 
     /// N(D) (M1).
     pub(crate) fn need(&self, demand: u64) -> u64 {
-        let (m, max) = (u128::from(self.min), u128::from(self.max));
+        let (m, max) = (u128::from(self.bounds.0), u128::from(self.bounds.1));
         let above = u128::from(demand).saturating_sub(m);
         let d = if m == max {
             0
@@ -220,7 +234,7 @@ impl Pod {
                 let last = &self.memory[self.memory.len() - w..];
                 self.need(estimate.firm.max(*last.iter().max().unwrap()))
             };
-            ceil_to(v, settings.quantum)
+            ceil_to(v, settings.quantum).clamp(self.min, self.max)
         };
         (0..=settings.memory).map(whole).collect()
     }
@@ -231,7 +245,7 @@ impl Pod {
         let Some(estimate) = &self.estimate else {
             return wholes;
         };
-        let kept = ceil_to(self.effective().max(self.min), settings.quantum);
+        let kept = ceil_to(self.effective().max(self.bounds.0), settings.quantum);
         let asks = estimate.ask > self.effective();
         let x = |v: u64| if asks { v } else { v.min(kept) };
         wholes.into_iter().map(x).collect()
@@ -253,27 +267,39 @@ impl Loop {
             pods,
             pool: None,
             second: 0,
+            is_minute_whole: true,
         }
     }
 
-    /// One second: estimate, clear, act (M5). `counted` is in the order of the pods.
-    pub(crate) fn clear(&mut self, capacity: u64, counted: &[Option<Counted>]) -> Second {
+    /// One second: estimate, clear, act (M5). `counted` is in the order of the pods. A held pod keeps
+    /// its limit, which takes surplus like unmanaged use, once it took part.
+    pub(crate) fn clear(&mut self, supply: (u64, u64), counted: &[Option<Counted>]) -> Second {
         let settings = self.settings;
         self.second += 1;
         for (pod, counted) in self.pods.iter_mut().zip(counted) {
             pod.observe(&settings, *counted);
         }
+        let places = 0..self.pods.len();
+        let (active, held): (Vec<usize>, Vec<usize>) =
+            places.partition(|place| self.pods[*place].estimate.is_some());
+        let held = held.into_iter().map(|place| &self.pods[place]);
+        let held: u64 = held.filter(|pod| pod.is_known).map(Pod::effective).sum();
+        let minimums = active.iter().map(|place| self.pods[*place].min).sum();
+        let capacity = capacity(supply.0, supply.1 + held, minimums);
         let capacity = floor_to(capacity, settings.quantum);
-        let mut second = self.divide(capacity);
+        let mut second = self.divide(active, capacity);
         self.act(capacity, &mut second);
-        self.judge(second.rung == Some(settings.memory));
+        for place in &second.active {
+            self.pods[*place].is_known = true;
+        }
+        self.judge(&second);
         second.limits = self.pods.iter().map(Pod::effective).collect();
         second
     }
 
     /// Overload, the highest rung that fits, or shares.
-    fn divide(&self, capacity: u64) -> Second {
-        let pods = &self.pods;
+    fn divide(&self, active: Vec<usize>, capacity: u64) -> Second {
+        let pods: Vec<&Pod> = active.iter().map(|place| &self.pods[*place]).collect();
         let top = self.settings.memory;
         let mins: Vec<u64> = pods.iter().map(|pod| pod.min).collect();
         let wholes: Vec<Vec<u64>> = pods.iter().map(|pod| pod.wholes(&self.settings)).collect();
@@ -295,10 +321,10 @@ impl Loop {
             let of_all = u128::try_from(top).unwrap();
             (of(w), of(w), PPM * forgotten / of_all)
         } else {
-            let bid = |pod: &Pod| {
+            let bid = |pod: &&Pod| {
                 let size = pod.size(&self.settings).max(pod.min);
                 if self.settings.by_weight {
-                    pod.weight
+                    pod.weight.max(1)
                 } else {
                     size
                 }
@@ -312,18 +338,19 @@ impl Loop {
         };
         let survival = |min: u64| min.min(ceil_to(10, self.settings.quantum));
         let reason = |place: usize| {
-            let (pod, x) = (&pods[place], targets[place]);
+            let (pod, x) = (pods[place], targets[place]);
             let is_stepped = pod
                 .estimate
                 .as_ref()
                 .is_some_and(|estimate| estimate.is_stepped);
             match rung {
+                None if is_overloaded && x == pod.min => "min",
                 None if is_overloaded && x <= survival(pod.min) => "survival",
-                None if is_overloaded && x < pod.min => "share",
+                None if is_overloaded => "share",
                 None if x < asked[place] => "share",
                 _ if x == pod.max => "max",
                 _ if x == pod.min => "min",
-                Some(w) if rungs[place][w] < rungs[place][top] => "memory",
+                _ if x < rungs[place][top] => "memory",
                 _ if is_stepped => "step",
                 _ => "need",
             }
@@ -331,17 +358,15 @@ impl Loop {
         Second {
             rung,
             is_overloaded,
+            capacity,
             price_ppm,
             needs,
             bound_by: (0..pods.len()).map(reason).collect(),
             targets,
+            active,
             writes: Vec::new(),
             limits: Vec::new(),
         }
-    }
-
-    fn held_sum(&self) -> u64 {
-        self.pods.iter().map(Pod::effective).sum()
     }
 
     /// Whether a change is too small to be written.
@@ -356,122 +381,114 @@ impl Loop {
         changed.is_some_and(|(at, cooldown)| self.second < at + cooldown)
     }
 
-    fn write(&mut self, second: &mut Second, place: usize, to: u64) {
-        let pod = &mut self.pods[place];
-        pod.limit = Some(to);
-        pod.is_adopted = true;
-        pod.changed_at = Some(self.second);
-        second.writes.push((place, to));
-    }
-
-    /// The places with a limit above their target, the largest decrease first.
-    fn falling(&self, targets: &[u64]) -> Vec<usize> {
-        let fall = |place: usize| self.pods[place].effective().saturating_sub(targets[place]);
-        let mut places: Vec<usize> = (0..targets.len())
-            .filter(|place| fall(*place) > 0)
-            .collect();
-        places.sort_by_key(|place| std::cmp::Reverse(fall(*place)));
-        places
-    }
-
     /// Few writes, in an order that never exceeds the node (M5).
     fn act(&mut self, capacity: u64, second: &mut Second) {
-        let targets = second.targets.clone();
-        let count = u64::try_from(self.pods.len()).unwrap();
-        let budget = self.settings.writes_per_hour;
-        let most = (60 * count * budget).max(8 * WRITE);
-        let mut pool = self
-            .pool
-            .map_or(most, |pool| (pool + count * budget).min(most));
-        let joins = |pod: &Pod| !pod.is_adopted && pod.estimate.is_some();
-        if self.held_sum() > capacity || self.pods.iter().any(joins) {
-            let joining = |place: &usize| joins(&self.pods[*place]);
-            let joining: Vec<usize> = (0..targets.len()).filter(joining).collect();
-            for place in self.falling(&targets) {
-                self.write(second, place, targets[place]);
-            }
-            for place in joining {
-                let pod = &self.pods[place];
-                if !pod.is_adopted && targets[place] == pod.effective() {
-                    self.write(second, place, targets[place]);
-                }
-            }
-            self.pool = Some(pool);
+        let settings = self.settings;
+        let count = u64::try_from(second.active.len()).unwrap();
+        if count == 0 {
             return;
         }
-        let mut rising: Vec<usize> = (0..targets.len())
-            .filter(|place| targets[*place] > self.pods[*place].effective())
-            .collect();
-        rising.sort_by_key(|place| std::cmp::Reverse(self.pods[*place].unmet));
-        for place in rising {
-            let from = self.pods[place].effective();
-            let wanted = match self.settings.step_permille {
-                Some(permille) => floor_to(from * permille / 1_000, self.settings.quantum)
-                    .clamp(from, targets[place]),
-                None => targets[place],
-            };
-            if self.is_small(place, targets[place]) {
+        let budget = settings.writes_per_hour;
+        let most = (60 * count * budget).max(8 * WRITE);
+        let refilled = self.pool.map_or(most, |pool| pool + count * budget);
+        let mut pool = refilled.min(most);
+        // The kernel has no limit of 0.
+        let targets: Vec<u64> = second.targets.iter().map(|x| (*x).max(1)).collect();
+        let active = second.active.clone();
+        let mut act = Act {
+            market: self,
+            active: &active,
+            targets: &targets,
+            second,
+        };
+        let is_over = act.sum() > capacity;
+        for at in act.falling() {
+            let pod = &act.market.pods[active[at]];
+            let joins = pod.limit.is_none() || !pod.is_known && !act.is_small(at, targets[at]);
+            if is_over || joins {
+                act.write(at, targets[at]);
+            }
+        }
+        for at in act.rising() {
+            let from = act.limit(at);
+            if act.is_small(at, targets[at]) {
                 continue;
             }
-            if budget == 0 || pool < WRITE {
-                second.bound_by[place] = "budget";
+            if act.is_cooling(at) {
+                act.leave_out(at, "cooldown");
                 continue;
             }
-            if self.is_cooling(place) {
-                second.bound_by[place] = "cooldown";
+            let mut wanted = targets[at];
+            if let Some(factor) = settings.max_step
+                && from.max(1) * factor < wanted
+            {
+                wanted = floor_to(from.max(1) * factor, settings.quantum).max(from);
+                act.leave_out(at, "max-step");
+            }
+            if act.is_small(at, wanted) {
                 continue;
             }
-            if self.is_small(place, wanted) {
-                second.bound_by[place] = "max-step";
+            let joins = !act.market.pods[active[at]].is_known;
+            if !joins && (budget == 0 || pool < WRITE) {
+                act.leave_out(at, "budget");
                 continue;
             }
-            for giver in self.falling(&targets) {
-                if self.held_sum() + wanted - from <= capacity || pool < 2 * WRITE {
+            for giver in act.falling() {
+                if act.sum() + wanted - from <= capacity || budget == 0 || pool < 2 * WRITE {
                     break;
                 }
                 pool -= WRITE;
-                self.write(second, giver, targets[giver]);
+                act.write(giver, targets[giver]);
             }
-            let free = capacity.saturating_sub(self.held_sum());
-            let to = wanted.min(from + free);
-            if to < wanted {
-                second.bound_by[place] = "budget";
-            } else if wanted < targets[place] {
-                second.bound_by[place] = "max-step";
+            let most = from + capacity.saturating_sub(act.sum());
+            let to = if wanted <= most {
+                wanted
+            } else {
+                // Without a giver it lacks the 1m that a pod has whose share is 0.
+                if !act.falling().is_empty() {
+                    act.leave_out(at, "budget");
+                }
+                floor_to(most, settings.quantum)
+            };
+            if to > from && !act.is_small(at, to) {
+                pool -= if joins { 0 } else { WRITE };
+                act.write(at, to);
             }
-            if self.is_small(place, to) {
-                continue;
-            }
-            pool -= WRITE;
-            self.write(second, place, to);
         }
-        for place in self.falling(&targets) {
-            if self.is_small(place, targets[place]) {
+        for at in act.falling() {
+            if act.is_small(at, targets[at]) {
                 continue;
             }
-            if budget == 0 || 2 * pool < most {
-                second.bound_by[place] = "budget";
-            } else if self.is_cooling(place) {
-                second.bound_by[place] = "cooldown";
+            if act.is_cooling(at) {
+                act.leave_out(at, "cooldown");
+            } else if budget == 0 || 2 * pool < most {
+                act.leave_out(at, "budget");
             } else {
                 pool -= WRITE;
-                self.write(second, place, targets[place]);
+                act.write(at, targets[at]);
             }
         }
         self.pool = Some(pool);
     }
 
-    /// Adaptive headroom (M2).
-    fn judge(&mut self, is_top: bool) {
+    /// Adaptive headroom (M2): judged if everybody had the whole need after every clearing.
+    fn judge(&mut self, second: &Second) {
+        let has_need = |(place, need): (&usize, &u64)| {
+            self.pods[*place].effective() >= *need || self.is_small(*place, *need)
+        };
+        let had_need = second.active.iter().zip(&second.needs).all(has_need);
+        self.is_minute_whole &= second.rung == Some(self.settings.memory) && had_need;
         for pod in &mut self.pods {
-            pod.minute[2] += 1;
-            pod.is_minute_whole &= is_top && pod.estimate.is_some();
-            if pod.minute[2] < 60 {
-                continue;
-            }
-            let [periods, throttled, _] = std::mem::take(&mut pod.minute);
+            pod.is_minute_whole &= pod.estimate.is_some();
+        }
+        if !self.second.is_multiple_of(60) {
+            return;
+        }
+        let is_whole = std::mem::replace(&mut self.is_minute_whole, true);
+        for pod in &mut self.pods {
+            let [periods, throttled] = std::mem::take(&mut pod.minute);
             let q = (1_000 * throttled).checked_div(periods).unwrap_or(0);
-            if std::mem::replace(&mut pod.is_minute_whole, true) {
+            if std::mem::replace(&mut pod.is_minute_whole, true) && is_whole {
                 pod.headroom = if q >= 300 {
                     (pod.headroom + 50).min(500)
                 } else {
@@ -479,6 +496,73 @@ impl Loop {
                 };
             }
         }
+    }
+}
+
+/// The writes of one second; pods by their place among those that are not held.
+struct Act<'a> {
+    market: &'a mut Loop,
+    active: &'a [usize],
+    targets: &'a [u64],
+    second: &'a mut Second,
+}
+
+impl Act<'_> {
+    fn limit(&self, at: usize) -> u64 {
+        self.market.pods[self.active[at]].effective()
+    }
+
+    fn sum(&self) -> u64 {
+        (0..self.active.len()).map(|at| self.limit(at)).sum()
+    }
+
+    fn is_small(&self, at: usize, to: u64) -> bool {
+        self.market.is_small(self.active[at], to)
+    }
+
+    fn is_cooling(&self, at: usize) -> bool {
+        self.market.is_cooling(self.active[at])
+    }
+
+    /// The first reason counts.
+    fn leave_out(&mut self, at: usize, reason: &'static str) {
+        let known = &mut self.second.bound_by[at];
+        if !["budget", "cooldown", "max-step"].contains(known) {
+            *known = reason;
+        }
+    }
+
+    fn write(&mut self, at: usize, to: u64) {
+        let place = self.active[at];
+        let now = self.market.second;
+        let pod = &mut self.market.pods[place];
+        let from = pod.effective();
+        pod.limit = Some(to);
+        // A first limit equal to the maximum changes nothing.
+        if from != to {
+            pod.changed_at = Some(now);
+        }
+        self.second.writes.push((place, from, to));
+    }
+
+    /// The pods with a limit above their target or without one, the largest decrease first.
+    fn falling(&self) -> Vec<usize> {
+        let fall = |at: usize| self.limit(at).saturating_sub(self.targets[at]);
+        let falls = |at: &usize| {
+            let has_none = self.market.pods[self.active[*at]].limit.is_none();
+            fall(*at) > 0 || has_none && self.limit(*at) == self.targets[*at]
+        };
+        let mut all: Vec<usize> = (0..self.active.len()).filter(falls).collect();
+        all.sort_by_key(|at| std::cmp::Reverse(fall(*at)));
+        all
+    }
+
+    /// The pods with a limit below their target, in the order of unmet work.
+    fn rising(&self) -> Vec<usize> {
+        let rises = |at: &usize| self.limit(*at) < self.targets[*at];
+        let mut all: Vec<usize> = (0..self.active.len()).filter(rises).collect();
+        all.sort_by_key(|at| std::cmp::Reverse(self.market.pods[self.active[*at]].unmet));
+        all
     }
 }
 
@@ -634,7 +718,7 @@ fn trajectory(
         let counted: Vec<Option<Counted>> = pods
             .map(|(place, pod)| Some(plant(pod, want(place, second))))
             .collect();
-        let seen = market.clear(capacity, &counted);
+        let seen = market.clear((capacity, 0), &counted);
         if !seen.writes.is_empty() {
             changes.push((second, seen.rung, seen.limits));
         }
