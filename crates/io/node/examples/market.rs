@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use bursar_market::node::Settings;
 use bursar_market::params::Params;
-use bursar_market::sense::Window;
 use bursar_node::market::{self, Agent, Declared, Deed, Mode, Options, Place, Unmanaged};
 
 fn main() -> ExitCode {
@@ -76,22 +75,16 @@ fn options() -> Option<Options> {
     let reserve_milli = args.next()?.parse().ok()?;
     let clear = Duration::from_millis(args.next()?.parse().ok()?);
     let cgroups: Option<Vec<Declared>> = args.map(|text| declared(&text)).collect();
-    let clear_us = u64::try_from(clear.as_micros()).ok()?;
     Some(Options {
         node: "here".to_owned(),
         directory,
         mode: Mode::Act,
         settings: Settings {
-            window: Window {
-                bucket_us: clear_us,
-                buckets: 2,
-                running_us_min: clear_us,
-            },
-            cooldown_us: 0,
+            windows: 2,
+            writes_per_hour: 1_000_000,
             ..Settings::default()
         },
-        sense: clear,
-        clear,
+        interval: clear,
         reserve_milli: Some(reserve_milli),
         unmanaged: Unmanaged::Given(0),
         cgroups: cgroups?,

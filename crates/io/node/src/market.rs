@@ -37,7 +37,7 @@ use thiserror::Error;
 pub use agent::{Agent, RESIZES_MAX};
 pub use originals::{Deed, Restored};
 pub use record::Position;
-pub use rules::{Rules, Run};
+pub use rules::{Rules, Run, WINDOWS_MAX};
 pub use target::{Kind, Why};
 pub use view::{
     Acts, HISTORY_MS, Observed, Point, PointPod, Resize, SILENT_CLEARINGS, SILENT_MS_MIN, View,
@@ -63,10 +63,8 @@ pub struct Options {
     pub mode: Mode,
     /// Settings of the node's market.
     pub settings: Settings,
-    /// Interval of reading counters.
-    pub sense: Duration,
-    /// Interval of clearing.
-    pub clear: Duration,
+    /// Interval of reading counters and clearing.
+    pub interval: Duration,
     /// CPU that is not shared; absent for the default part.
     pub reserve_milli: Option<u64>,
     /// Source of the unmanaged CPU use.
@@ -122,7 +120,7 @@ pub enum Place {
 pub struct Executions {
     /// Their ledger.
     pub ledger: String,
-    /// Lists the running ones; called at each clearing.
+    /// Lists the running ones; called every few clearings.
     pub list: Arc<dyn Fn() -> Vec<Execution> + Send + Sync>,
 }
 

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use bursar_units::vocabulary;
 
 use crate::act::{Budget, Write};
-use crate::bidder::Measured;
+use crate::bidder::{Bidder, Measured};
 use crate::capacity::capacity_milli;
 use crate::cgroup::Quota;
 use crate::clear::{
@@ -152,6 +152,8 @@ pub struct Clearing {
 #[derive(Clone, Debug)]
 pub struct Node {
     settings: Settings,
+    /// Whether limits are written; if not, nothing is planned and there is no budget.
+    is_acting: bool,
     /// Total of the processors; a counter that advances faster has jumped.
     processors_milli: u64,
     /// By id.
@@ -190,6 +192,7 @@ impl Node {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
+            is_acting: true,
             processors_milli: u64::MAX,
             pods: Vec::new(),
             label: Mode::default(),
@@ -204,6 +207,11 @@ impl Node {
         }
     }
 
+    /// Sets whether limits are written.
+    pub fn acts(&mut self, acts: bool) {
+        self.is_acting = acts;
+    }
+
     /// Sets the total of the machine's processors.
     pub fn processors(&mut self, milli: u64) {
         self.processors_milli = milli;
@@ -215,8 +223,7 @@ impl Node {
         match self.place(id) {
             Ok(place) => {
                 if let Some(pod) = self.pods.get_mut(place) {
-                    pod.bidder.params = params;
-                    pod.set_present(pod.present);
+                    pod.set_params(params, &self.settings);
                 }
             }
             Err(place) => {
@@ -263,6 +270,27 @@ impl Node {
     pub(crate) fn put(&mut self, place: usize, reading: Reading) {
         if let Some(pod) = self.pods.get_mut(place) {
             pod.reading = Some(reading);
+        }
+    }
+
+    /// Gives a pod the state from before a recorded clearing; a new one is added.
+    pub fn recall(&mut self, id: &str, bidder: Bidder) {
+        self.adopt(id, bidder.params, Quota::NONE, Quota::NONE);
+        if let Some(pod) = self.get_mut(id) {
+            let quota = Quota {
+                quota_us: Some(0),
+                ..Quota::NONE
+            };
+            (pod.present, pod.bidder) = (quota, bidder);
+        }
+    }
+
+    /// Gives a pod a recorded reading, with the headroom and the limit of that clearing.
+    pub fn replay(&mut self, id: &str, reading: Reading, (headroom, limit): (u64, u64)) {
+        if let Some(pod) = self.get_mut(id) {
+            pod.reading = Some(reading);
+            pod.bidder.headroom_permille = headroom;
+            pod.bidder.limit_milli = limit;
         }
     }
 
@@ -404,8 +432,11 @@ impl Node {
             (totals.min_milli, totals.allocatable_milli),
             (totals.ask_milli, totals.capacity_milli),
         );
-        self.budget.refill(self.places.len(), now_us);
-        self.make_plan(now_us);
+        self.plan.clear();
+        if self.is_acting {
+            self.budget.refill(self.places.len(), now_us);
+            self.make_plan(now_us);
+        }
         for pod in &mut self.pods {
             pod.is_new &= pod.given.is_none();
         }

@@ -1,7 +1,6 @@
 //! The agent of a node: one thread with its own timers, and a handle on it.
 //!
-//! It samples every second and clears every five, independently of the rest of the process and of
-//! the ledger. Its last view can be read at any time; stopping it, or dropping the handle, restores
+//! It samples and clears every second, independently of the rest of the process and of the ledger. Its last view can be read at any time; stopping it, or dropping the handle, restores
 //! every original first.
 
 mod act;
@@ -49,7 +48,7 @@ impl Agent {
     pub fn start(options: Options) -> Result<Self, Error> {
         let (node, directory) = (options.node.clone(), options.directory.clone());
         let process = options.process.clone();
-        let every = (options.sense, options.clear);
+        let interval = options.interval;
         let mut worker = Worker::open(options)?;
         let views = watch::Sender::new(Arc::new(worker.view()));
         let resizes = worker.resizes.clone();
@@ -57,7 +56,7 @@ impl Agent {
         let show = views.clone();
         let thread = std::thread::Builder::new()
             .name("market".to_owned())
-            .spawn(move || run(&mut worker, every, &received, &show))
+            .spawn(move || run(&mut worker, interval, &received, &show))
             .map_err(|source| Error::Path {
                 doing: "start a thread for",
                 path: "the market".into(),
@@ -93,7 +92,8 @@ impl Agent {
     /// it repeats up to an hour of clearings.
     pub fn view_at(&self, at_ms: u64) -> Result<Option<View>, Error> {
         let past = record::read_at(&self.directory, at_ms)?;
-        Ok(past.map(|past| self.view().then(past)))
+        let replayed = past.and_then(|past| Some((past.at_ms, past.replayed?)));
+        Ok(replayed.map(|(at_ms, past)| self.view().then(at_ms, past)))
     }
 
     /// Subscribes to the views.
@@ -154,15 +154,14 @@ impl Drop for Agent {
 
 fn run(
     worker: &mut Worker,
-    (sense, clear): (Duration, Duration),
+    interval: Duration,
     commands: &Receiver<Command>,
     views: &watch::Sender<Arc<View>>,
 ) {
     let show = |view: View| views.send_replace(Arc::new(view));
-    let mut sampling = Timer::new(sense);
-    let mut clearing = Timer::new(clear);
+    let mut clearing = Timer::new(interval);
     loop {
-        match commands.recv_timeout(sampling.left().min(clearing.left())) {
+        match commands.recv_timeout(clearing.left()) {
             Ok(Command::Restore(deed, reply)) => {
                 let result = worker.restore(deed);
                 // Published first, so that the caller sees the effect. The caller may be gone.
@@ -181,16 +180,9 @@ fn run(
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if sampling.is_due() {
-            worker.skipped(sampling.next());
-            // The use of new pods is published before the next clearing.
-            if worker.sense() {
-                let view = View::clone(&views.borrow());
-                show(worker.with_use(view));
-            }
-        }
         if clearing.is_due() {
             worker.skipped(clearing.next());
+            worker.sense();
             worker.clear();
             show(worker.view());
         }

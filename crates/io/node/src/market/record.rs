@@ -1,10 +1,11 @@
 //! The inputs and results of every clearing, kept for a day in a hash chain (M12).
 //!
 //! One line of JSON per clearing. Each line holds the SHA-256 of the previous one, so a changed or
-//! removed line is found, and the hash of its settings. A line holds only the pods that differ from
-//! the previous line; the first line of a file holds all. [`read`] replays the record: it repeats
-//! every clearing with the function that the agent calls, and reports the first difference.
-//! [`read_at`] replays one file only.
+//! removed line is found, and the hash of its settings. A line holds the readings of the pods that
+//! differ from the previous line; the first line of a file holds all pods with their whole state. So
+//! does the first line of a pod. [`read`] replays the record: it repeats every clearing with the node
+//! of the agent, and reports the first difference. [`read_at`] replays one file only. Lines of other
+//! versions are checked by their hashes only.
 //!
 //! Bounded: segments of [`SEGMENT_SIZE`], or of one longer line; at most [`TOTAL_SIZE_MAX`] together,
 //! none older than a day.
@@ -18,8 +19,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use bursar_journal::hash::{HASH_BYTES, Hash, sha256};
-use bursar_market::clear::{self, Cleared, Market, Mode, Pod, Policy, Want};
-use bursar_market::node::Clearing;
+use bursar_market::bidder::Bidder;
+use bursar_market::clear::{Cleared, Mode};
+use bursar_market::ladder::{Memory, Recent, Size};
+use bursar_market::node::{Clearing, Node, Standing, Supply};
+use bursar_market::params::Params;
+use bursar_market::sense::{Reading, Throttled};
 use serde::{Deserialize, Serialize};
 
 use super::rules::{Rules, Run};
@@ -39,7 +44,11 @@ const CLOSED: (&str, &str) = ("record-", ".jsonl");
 /// The previous hash in the very first line.
 const NOTHING: Hash = Hash([0; HASH_BYTES]);
 /// Maximum size of a readable line; 100,000 pods need less.
-const LINE_SIZE_MAX: u64 = 32 << 20;
+const LINE_SIZE_MAX: u64 = 64 << 20;
+/// The version of the lines that are written and replayed.
+const VERSION: u64 = 2;
+/// The denominator of a recorded share of throttled periods.
+const PERMILLE: u64 = 1_000;
 
 /// An event beside the clearing itself; an absent limit means no limit.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
@@ -88,7 +97,18 @@ pub enum Event {
     },
 }
 
-/// A replayed line.
+/// The input of one pod to a clearing.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Input {
+    /// Its state before, with the limit of this clearing.
+    pub before: Bidder,
+    /// Its headroom in this clearing.
+    pub headroom_permille: u64,
+    /// Its reading.
+    pub reading: Reading,
+}
+
+/// A checked line.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Past {
     /// Time, in milliseconds since 1970.
@@ -97,18 +117,17 @@ pub struct Past {
     pub line: u64,
     /// Its hash.
     pub hash: Hash,
-    /// K.
-    pub allocatable_milli: u64,
-    /// U.
-    pub unmanaged_milli: u64,
-    /// CPU of held pods.
-    pub held_milli: u64,
-    /// Input of the clearing.
-    pub market: Market,
-    /// Result of the clearing, computed again.
-    pub cleared: Cleared,
-    /// The displayed mode.
-    pub label: Mode,
+    /// The clearing, computed again; `None` for a line of another version.
+    pub replayed: Option<Replayed>,
+}
+
+/// A clearing, computed again.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Replayed {
+    /// Inputs of the node, and results.
+    pub clearing: Clearing,
+    /// The state of the pods; only where one line is asked for.
+    pub standings: Vec<Standing>,
     /// The hash of its settings.
     pub settings: Hash,
     /// Its settings.
@@ -155,7 +174,8 @@ pub struct Record {
     last: Option<LineSummary>,
     /// The settings of the last line, if this process wrote it.
     settings: Option<Hash>,
-    rows: BTreeMap<String, Row>,
+    /// The pods of the last line, without their states.
+    rows: BTreeMap<String, (Params, Row)>,
 }
 
 /// The part of a line that is parsed where no more is needed.
@@ -167,9 +187,21 @@ struct LineSummary {
     writes: u64,
 }
 
+/// The part of a line that all versions have.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Header {
+    #[serde(default)]
+    version: u64,
+    #[serde(flatten)]
+    summary: LineSummary,
+    previous: Hash,
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RecordLine {
+    version: u64,
     at_ms: u64,
     /// Number of lines up to this one, since the very first.
     lines: u64,
@@ -186,10 +218,11 @@ struct RecordLine {
     unmanaged_milli: u64,
     held_milli: u64,
     capacity_milli: u64,
-    policy: String,
-    quantum_milli: u64,
     mode: String,
     label: String,
+    /// The rung; absent for shares and overload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rung: Option<u64>,
     price_ppm: u64,
     pods: Vec<Row>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -198,26 +231,101 @@ struct RecordLine {
     events: Vec<Event>,
 }
 
-/// A pod: id, floor, ceiling, weight, want, headroom, present limit, cooling, share. A list, because
-/// field names would be most of the file.
+/// A pod: id, u, s and q (`null` if throttling is not counted), headroom, limit, share, and its state
+/// before this clearing where it is new. A list, because field names would be most of the file.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 struct Row(
     String,
     u64,
+    Option<(u64, u64)>,
     u64,
     u64,
-    Wanted,
     u64,
-    Option<u64>,
-    bool,
-    Option<u64>,
+    Option<Box<State>>,
 );
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum Wanted {
-    DemandPpm(u64),
-    NeedMilli(u64),
+/// The state of a pod before a clearing.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct State {
+    min_milli: u64,
+    max_milli: u64,
+    weight: u64,
+    /// P(1)…P(W).
+    peaks: Vec<u64>,
+    /// Samples in the present block, its largest use, and that of the block before.
+    size: (u64, u64, u64),
+    /// Their number, and the last five uses, newest first.
+    recent: (u64, [u64; 5]),
+    unmet_milli: u64,
+}
+
+impl State {
+    fn of(bidder: &Bidder) -> Self {
+        let Size {
+            count,
+            present_milli,
+            previous_milli,
+        } = bidder.size;
+        Self {
+            min_milli: bidder.params.min_milli,
+            max_milli: bidder.params.max_milli,
+            weight: bidder.params.weight,
+            peaks: bidder.memory.peaks().to_vec(),
+            size: (count, present_milli, previous_milli),
+            recent: (bidder.recent.count, bidder.recent.used_milli),
+            unmet_milli: bidder.unmet_milli,
+        }
+    }
+
+    fn bidder(&self) -> Option<Bidder> {
+        let params = Params {
+            min_milli: self.min_milli,
+            max_milli: self.max_milli,
+            weight: self.weight,
+        };
+        let ((count, present_milli, previous_milli), recent) = (self.size, self.recent);
+        Some(Bidder {
+            memory: Memory::of_peaks(self.peaks.clone())?,
+            size: Size {
+                count,
+                present_milli,
+                previous_milli,
+            },
+            recent: Recent {
+                count: recent.0,
+                used_milli: recent.1,
+            },
+            unmet_milli: self.unmet_milli,
+            ..Bidder::new(params, 0, 1)
+        })
+    }
+}
+
+impl Row {
+    fn of(id: &str, input: &Input, share_milli: u64) -> Self {
+        let throttled = input.reading.throttled;
+        Self(
+            id.to_owned(),
+            input.reading.used_milli,
+            throttled.map(|throttled| (throttled.milli, throttled.permille())),
+            input.headroom_permille,
+            input.before.limit_milli,
+            share_milli,
+            None,
+        )
+    }
+
+    fn reading(&self) -> Reading {
+        Reading {
+            used_milli: self.1,
+            throttled: self.2.map(|(milli, permille)| Throttled {
+                milli,
+                periods: PERMILLE,
+                throttled_periods: permille.min(PERMILLE),
+            }),
+        }
+    }
 }
 
 impl Record {
@@ -267,24 +375,39 @@ impl Record {
         })
     }
 
-    /// Adds a clearing with its settings and the events since the last one. On an error nothing
-    /// was added.
+    /// Adds a clearing with its settings, the inputs of its pods, and the events since the last one.
+    /// On an error nothing was added, and the next line holds the whole state.
     pub fn add(
         &mut self,
         at_ms: u64,
         rules: &Rules,
-        clearing: &Clearing,
+        clearing: (&Clearing, &BTreeMap<String, Input>),
         events: Vec<Event>,
     ) -> Result<(), Error> {
-        let rows = rows(clearing);
-        let mut line = self.line(at_ms, rules, clearing, &rows, events);
+        let added = self.append(at_ms, rules, clearing, events);
+        if added.is_err() {
+            self.rows.clear();
+            self.settings = None;
+        }
+        added
+    }
+
+    fn append(
+        &mut self,
+        at_ms: u64,
+        rules: &Rules,
+        (clearing, inputs): (&Clearing, &BTreeMap<String, Input>),
+        events: Vec<Event>,
+    ) -> Result<(), Error> {
+        let rows = rows(&clearing.cleared, inputs);
+        let mut line = self.line(at_ms, rules, (clearing, inputs), &rows, events);
         let mut bytes = line.bytes();
         let is_old = |began_ms: u64| at_ms.saturating_sub(began_ms) >= SEGMENT_TIME_MS;
         let is_full = self.size.saturating_add(size(&bytes)) > SEGMENT_SIZE;
         if self.size > 0 && (is_full || self.began_ms.is_some_and(is_old)) {
             self.close(at_ms)?;
             // The first line of a segment holds everything.
-            line = self.line(at_ms, rules, clearing, &rows, line.events);
+            line = self.line(at_ms, rules, (clearing, inputs), &rows, line.events);
             bytes = line.bytes();
         }
         if self.size == 0 {
@@ -303,18 +426,29 @@ impl Record {
         &self,
         at_ms: u64,
         rules: &Rules,
-        clearing: &Clearing,
-        rows: &BTreeMap<String, Row>,
+        (clearing, inputs): (&Clearing, &BTreeMap<String, Input>),
+        rows: &BTreeMap<String, (Params, Row)>,
         events: Vec<Event>,
     ) -> RecordLine {
         let (lines, writes) = self.last.map_or((0, 0), |last| (last.lines, last.writes));
         let is_known = self.settings == Some(rules.sha256);
-        let whole = self.rows.is_empty();
-        let is_new = |row: &&Row| self.rows.get(&row.0) != Some(row);
-        let pods = rows.values().filter(is_new).cloned().collect();
+        let whole = !is_known || self.rows.is_empty();
+        let row = |(id, (params, row)): (&String, &(Params, Row))| {
+            let known = self.rows.get(id).filter(|_| !whole);
+            let is_same = known.is_some_and(|(known, _)| known == params);
+            if is_same && known.is_some_and(|(_, known)| known == row) {
+                return None;
+            }
+            let state = || Some(Box::new(State::of(&inputs.get(id)?.before)));
+            let mut row = row.clone();
+            row.6 = if is_same { None } else { state() };
+            Some(row)
+        };
         let is_gone = |id: &&String| !rows.contains_key(*id);
-        let gone = self.rows.keys().filter(is_gone).cloned().collect();
+        let gone = self.rows.keys().filter(is_gone).cloned();
+        let cleared = &clearing.cleared;
         RecordLine {
+            version: VERSION,
             at_ms,
             lines: lines.saturating_add(1),
             writes: writes.saturating_add(written(&events)),
@@ -325,14 +459,13 @@ impl Record {
             allocatable_milli: clearing.allocatable_milli,
             unmanaged_milli: clearing.unmanaged_milli,
             held_milli: clearing.held_milli,
-            capacity_milli: clearing.market.capacity_milli,
-            policy: clearing.market.policy.word().to_owned(),
-            quantum_milli: clearing.market.quantum_milli,
-            mode: clearing.cleared.mode.word().to_owned(),
+            capacity_milli: cleared.capacity_milli,
+            mode: cleared.mode.word().to_owned(),
             label: clearing.label.word().to_owned(),
-            price_ppm: clearing.cleared.price_ppm,
-            pods,
-            gone,
+            rung: rung(cleared),
+            price_ppm: cleared.price_ppm,
+            pods: rows.iter().filter_map(row).collect(),
+            gone: if whole { Vec::new() } else { gone.collect() },
             events,
         }
     }
@@ -418,6 +551,9 @@ pub fn read_at(directory: &Path, at_ms: u64) -> Result<Option<Past>, Error> {
             && let Some(line) = lines.next()?
         {
             found = Some(replay.play(&line).map_err(|why| lines.broken(why))?);
+        }
+        if let Some(replayed) = found.as_mut().and_then(|past| past.replayed.as_mut()) {
+            replayed.standings = replay.node.iter().flat_map(Node::standings).collect();
         }
         return Ok(found);
     }
@@ -555,73 +691,109 @@ struct Replay {
     last: Option<(LineSummary, Hash)>,
     settings: Option<Hash>,
     run: Option<Run>,
+    /// Absent before the first line that can be replayed.
+    node: Option<Node>,
     rows: BTreeMap<String, Row>,
 }
 
 impl Replay {
     fn play(&mut self, bytes: &[u8]) -> Result<Past, &'static str> {
-        let line: RecordLine =
+        let header: Header =
             serde_json::from_slice(bytes).map_err(|_| "it is not a line of a record")?;
-        self.follow(&line)?;
+        if let Some((_, hash)) = self.last
+            && header.previous != hash
+        {
+            return Err("its hash of the previous line does not match");
+        }
         let hash = sha256(bytes);
-        self.last = Some((line.summary(), hash));
+        let before = self.last.replace((header.summary, hash));
+        let replayed = if header.version == VERSION {
+            let line: RecordLine =
+                serde_json::from_slice(bytes).map_err(|_| "it is not a line of a record")?;
+            Some(self.clear(line, before.map(|(last, _)| last))?)
+        } else {
+            (self.node, self.settings) = (None, None);
+            None
+        };
+        Ok(Past {
+            at_ms: header.summary.at_ms,
+            line: header.summary.lines,
+            hash,
+            replayed,
+        })
+    }
+
+    /// Repeats the clearing of a line.
+    fn clear(
+        &mut self,
+        line: RecordLine,
+        before: Option<LineSummary>,
+    ) -> Result<Replayed, &'static str> {
+        let run = self.follow(&line, before)?;
+        let node = self
+            .node
+            .as_mut()
+            .ok_or("it depends on an earlier line that is missing")?;
         for id in &line.gone {
             self.rows.remove(id);
+            node.forget(id);
         }
-        for row in line.pods {
+        for mut row in line.pods {
+            if let Some(state) = row.6.take() {
+                let bidder = state.bidder().ok_or("the state of a pod is not valid")?;
+                node.recall(&row.0, bidder);
+            }
             self.rows.insert(row.0.clone(), row);
         }
-        let rows = &self.rows;
-        let market = Market {
-            capacity_milli: line.capacity_milli,
-            policy: Policy::from_word(&line.policy).ok_or("its policy is unknown")?,
-            quantum_milli: line.quantum_milli,
-            pods: rows.values().map(pod).collect(),
+        for row in self.rows.values() {
+            node.replay(&row.0, row.reading(), (row.3, row.4));
+        }
+        // The time stands still, so that recorded headroom is not judged again. Held pods are not part
+        // of this node; they take capacity in the same way as unmanaged use.
+        let supply = Supply {
+            allocatable_milli: line.allocatable_milli,
+            unmanaged_milli: Some(line.unmanaged_milli.saturating_add(line.held_milli)),
         };
-        let cleared = clear::clear(&market);
-        let shares = shares(&cleared);
-        let is_same = rows
-            .values()
-            .all(|row| shares.get(row.0.as_str()).copied() == row.8);
-        let is_same = is_same && cleared.mode.word() == line.mode;
-        if !is_same || cleared.price_ppm != line.price_ppm {
+        node.clear(0, supply);
+        let clearing = node.last().ok_or("it cannot be cleared")?;
+        let cleared = &clearing.cleared;
+        let has_share = |row: &Row| cleared.share(&row.0).map(|share| share.allocated_milli);
+        let is_same = cleared.shares.len() == self.rows.len()
+            && self.rows.values().all(|row| has_share(row) == Some(row.5));
+        let results = (cleared.mode.word(), cleared.price_ppm, rung(cleared));
+        if !is_same || results != (line.mode.as_str(), line.price_ppm, line.rung) {
             return Err("clearing it again gives a different result");
         }
+        if cleared.capacity_milli != line.capacity_milli {
+            return Err("its capacity does not follow from its inputs");
+        }
         let label = Mode::ALL.into_iter().find(|mode| mode.word() == line.label);
-        Ok(Past {
-            at_ms: line.at_ms,
-            line: line.lines,
-            hash,
-            allocatable_milli: line.allocatable_milli,
-            unmanaged_milli: line.unmanaged_milli,
-            held_milli: line.held_milli,
-            market,
-            cleared,
-            label: label.ok_or("its mode is unknown")?,
+        Ok(Replayed {
+            clearing: Clearing {
+                unmanaged_milli: line.unmanaged_milli,
+                held_milli: line.held_milli,
+                label: label.ok_or("its mode is unknown")?,
+                ..clearing
+            },
+            standings: Vec::new(),
             settings: line.settings,
-            run: self.run.ok_or("its settings are missing")?,
+            run,
             events: line.events,
         })
     }
 
-    /// Checks that a line continues the hash chain, the counts and the settings.
-    fn follow(&mut self, line: &RecordLine) -> Result<(), &'static str> {
-        match self.last {
-            Some((_, hash)) if line.previous != hash => {
-                return Err("its hash of the previous line does not match");
+    /// Checks that a line continues the counts and the settings; a whole line begins a new node.
+    fn follow(
+        &mut self,
+        line: &RecordLine,
+        before: Option<LineSummary>,
+    ) -> Result<Run, &'static str> {
+        if let Some(last) = before {
+            let writes = last.writes.saturating_add(written(&line.events));
+            let counted = (last.lines.saturating_add(1), writes);
+            if (line.lines, line.writes) != counted {
+                return Err("its numbers of lines and writes do not continue those before it");
             }
-            Some((last, _)) => {
-                let writes = last.writes.saturating_add(written(&line.events));
-                let counted = (last.lines.saturating_add(1), writes);
-                if (line.lines, line.writes) != counted {
-                    return Err("its numbers of lines and writes do not continue those before it");
-                }
-            }
-            None if !line.whole => return Err("it depends on an earlier line that is missing"),
-            None => {}
-        }
-        if line.whole {
-            self.rows.clear();
         }
         match &line.settings_text {
             Some(text) if sha256(text.as_bytes()) != line.settings => {
@@ -633,64 +805,30 @@ impl Replay {
             }
             None => {}
         }
-        let is_by_them = |run: Run| {
-            let settings = run.settings;
-            (settings.policy.word(), settings.quantum_milli) == (&line.policy, line.quantum_milli)
-        };
-        if !self.run.is_some_and(is_by_them) {
-            return Err("its policy or quantum is not that of its settings");
-        }
         self.settings = Some(line.settings);
-        Ok(())
+        let run = self.run.ok_or("its settings are not valid")?;
+        if line.whole {
+            self.rows.clear();
+            self.node = Some(Node::new(run.settings));
+        }
+        Ok(run)
     }
 }
 
-fn rows(clearing: &Clearing) -> BTreeMap<String, Row> {
-    let shares = shares(&clearing.cleared);
-    let row = |pod: &Pod| {
-        let want = match pod.want {
-            Want::Demand(ppm) => Wanted::DemandPpm(ppm),
-            Want::Need(milli) => Wanted::NeedMilli(milli),
-        };
-        Row(
-            pod.id.to_string(),
-            pod.min_milli,
-            pod.max_milli,
-            pod.weight,
-            want,
-            pod.headroom_permille,
-            pod.current_milli,
-            pod.cooling,
-            shares.get(&*pod.id).copied(),
-        )
+fn rung(cleared: &Cleared) -> Option<u64> {
+    cleared
+        .step
+        .rung()
+        .and_then(|rung| u64::try_from(rung).ok())
+}
+
+fn rows(cleared: &Cleared, inputs: &BTreeMap<String, Input>) -> BTreeMap<String, (Params, Row)> {
+    let row = |(id, input): (&String, &Input)| {
+        let share = cleared.share(id)?;
+        let row = Row::of(id, input, share.allocated_milli);
+        Some((id.clone(), (input.before.params, row)))
     };
-    let pods = clearing.market.pods.iter();
-    pods.map(|pod| (pod.id.to_string(), row(pod))).collect()
-}
-
-fn shares(cleared: &Cleared) -> BTreeMap<&str, u64> {
-    let shares = cleared.shares.iter();
-    shares
-        .map(|share| (&*share.id, share.allocated_milli))
-        .collect()
-}
-
-fn pod(row: &Row) -> Pod {
-    let Row(id, min_milli, max_milli, weight, want, headroom_permille, current_milli, cooling, _) =
-        row;
-    Pod {
-        id: id.as_str().into(),
-        min_milli: *min_milli,
-        max_milli: *max_milli,
-        weight: *weight,
-        want: match want {
-            Wanted::DemandPpm(ppm) => Want::Demand(*ppm),
-            Wanted::NeedMilli(milli) => Want::Need(*milli),
-        },
-        headroom_permille: *headroom_permille,
-        current_milli: *current_milli,
-        cooling: *cooling,
-    }
+    inputs.iter().filter_map(row).collect()
 }
 
 /// The closed segments, oldest first.

@@ -6,10 +6,12 @@
 use bursar_journal::hash::{Hash, sha256};
 use bursar_market::clear::Policy;
 use bursar_market::node::Settings;
-use bursar_market::sense::Window;
 use serde::{Deserialize, Serialize};
 
 use super::{Mode, Options, Unmanaged};
+
+/// Maximum of remembered samples: an hour, at one a second.
+pub const WINDOWS_MAX: usize = 3_600;
 
 /// Settings of a node, as text with a hash.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -31,8 +33,8 @@ pub struct Run {
     pub mode: Option<Mode>,
     /// Settings of the node's market.
     pub settings: Settings,
-    /// Intervals of sampling and of clearing, in milliseconds.
-    pub every_ms: (u64, u64),
+    /// Interval of clearing, in milliseconds.
+    pub interval_ms: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -41,13 +43,16 @@ struct RulesText {
     mode: String,
     policy: String,
     quantum_milli: u64,
-    sense_us: u64,
-    clear_us: u64,
-    bucket_us: u64,
-    buckets: usize,
-    running_us_min: u64,
+    interval_us: u64,
+    windows: usize,
+    size_block: u64,
+    writes_per_hour: u64,
     cooldown_us: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_step: Option<u64>,
     conflict_us: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unmanaged_milli_max: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reserve_milli: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,13 +78,14 @@ impl Rules {
             mode: word(mode).to_owned(),
             policy: settings.policy.word().to_owned(),
             quantum_milli: settings.quantum_milli,
-            sense_us: micros(options.sense),
-            clear_us: micros(options.clear),
-            bucket_us: settings.window.bucket_us,
-            buckets: settings.window.buckets,
-            running_us_min: settings.window.running_us_min,
+            interval_us: micros(options.interval),
+            windows: settings.windows,
+            size_block: settings.size_block,
+            writes_per_hour: settings.writes_per_hour,
             cooldown_us: settings.cooldown_us,
+            max_step: settings.max_step,
             conflict_us: settings.conflict_us,
+            unmanaged_milli_max: settings.unmanaged_milli_max,
             reserve_milli: options.reserve_milli,
             unmanaged_milli: match options.unmanaged {
                 Unmanaged::Measured => None,
@@ -107,15 +113,15 @@ impl Run {
             settings: Settings {
                 policy: Policy::from_word(&written.policy)?,
                 quantum_milli: written.quantum_milli,
-                window: Window {
-                    bucket_us: written.bucket_us,
-                    buckets: written.buckets,
-                    running_us_min: written.running_us_min,
-                },
+                windows: written.windows.min(WINDOWS_MAX),
+                size_block: written.size_block,
+                writes_per_hour: written.writes_per_hour,
                 cooldown_us: written.cooldown_us,
+                max_step: written.max_step,
                 conflict_us: written.conflict_us,
+                unmanaged_milli_max: written.unmanaged_milli_max,
             },
-            every_ms: (written.sense_us / 1_000, written.clear_us / 1_000),
+            interval_ms: written.interval_us / 1_000,
         })
     }
 }

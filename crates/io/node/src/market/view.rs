@@ -5,13 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bursar_market::cgroup::{Pressure, Quota};
-use bursar_market::clear::{Mode, Pod, Want};
-use bursar_market::need::need;
+use bursar_market::clear::Mode;
 use bursar_market::node::{Clearing, Settings, Standing};
-use bursar_market::params::Params;
-use bursar_market::sense::Shown;
 
-use super::record::{Event, Past};
+use super::record::{Event, Replayed};
 use super::{Kind, Position, Rules, Why};
 
 /// Age limit of the published past clearings.
@@ -60,12 +57,14 @@ pub struct View {
     pub clearings: u64,
     /// Number of limits written.
     pub writes: u64,
-    /// Number of samples and clearings that were skipped because the agent was late.
+    /// Number of clearings that were skipped because the agent was late.
     pub skipped: u64,
     /// Errors since the last clearing but one.
     pub error: Option<String>,
-    /// Intervals of sampling and of clearing, in milliseconds.
-    pub every_ms: (u64, u64),
+    /// Interval of clearing, in milliseconds.
+    pub interval_ms: u64,
+    /// Number of minutes in which a pod was throttled although it had its whole need (M2).
+    pub misses: u64,
     /// Past clearings, oldest first.
     pub history: Vec<Arc<Point>>,
     /// The settings as text, with their hash.
@@ -115,9 +114,9 @@ pub struct Observed {
     pub quota: Option<Quota>,
     /// Its recent use.
     pub used_milli: Option<u64>,
-    /// The highest sum of use and throttled demand in the window.
+    /// Its highest use in the window of memory.
     pub peak_milli: Option<u64>,
-    /// The share of throttled periods between the last two clearings, in permille.
+    /// The share of throttled periods in the last interval, in permille.
     pub throttled_permille: u64,
 }
 
@@ -151,16 +150,16 @@ pub struct PointPod {
 
 impl View {
     /// The same node at a past clearing, with only the data that its record holds.
-    pub(super) fn then(&self, past: Past) -> Self {
-        let standings = past.market.pods.iter().map(|pod| standing(&past, pod));
+    pub(super) fn then(&self, at_ms: u64, past: Replayed) -> Self {
+        let standing = |standing| after(&past.events, standing);
         Self {
-            at_ms: past.at_ms,
-            cleared_ms: Some(past.at_ms),
+            at_ms,
+            cleared_ms: Some(at_ms),
             now_us: 0,
             settings: past.run.settings,
             acts: self.acted(&past),
-            every_ms: past.run.every_ms,
-            standings: standings.collect(),
+            interval_ms: past.run.interval_ms,
+            standings: past.standings.iter().cloned().map(standing).collect(),
             kinds: BTreeMap::new(),
             pressures: BTreeMap::new(),
             observed: Vec::new(),
@@ -168,15 +167,7 @@ impl View {
             over_milli: 0,
             error: None,
             history: Vec::new(),
-            clearing: Some(Clearing {
-                at_us: 0,
-                allocatable_milli: past.allocatable_milli,
-                unmanaged_milli: past.unmanaged_milli,
-                held_milli: past.held_milli,
-                market: past.market,
-                cleared: past.cleared,
-                label: past.label,
-            }),
+            clearing: Some(past.clearing),
             ..self.clone()
         }
     }
@@ -184,7 +175,7 @@ impl View {
     /// Whether limits were written at a past clearing. The record does not say whether an agent in
     /// mode `act` was able to: one that is unable now, with the same settings, was unable then,
     /// unless it wrote something.
-    fn acted(&self, past: &Past) -> Acts {
+    fn acted(&self, past: &Replayed) -> Acts {
         let has_written = past
             .events
             .iter()
@@ -215,36 +206,16 @@ pub fn silent_ms(last_ms: u64, clear_ms: u64, now_ms: u64) -> Option<u64> {
     (most_ms.max(SILENT_MS_MIN) < silent_ms).then_some(silent_ms)
 }
 
-/// The state of a pod after a past clearing.
-fn standing(past: &Past, pod: &Pod) -> Standing {
-    let written = past.events.iter().rev().find_map(|event| match event {
-        Event::Wrote {
-            pod: id, to_milli, ..
-        } if **id == *pod.id => *to_milli,
+/// The state of a pod after the writes of a past clearing.
+fn after(events: &[Event], mut standing: Standing) -> Standing {
+    let written = events.iter().rev().find_map(|event| match event {
+        Event::Wrote { pod, to_milli, .. } if *pod == standing.id => *to_milli,
         _ => None,
     });
-    let shown = match pod.want {
-        // Demand is rounded up to ppm, so the inverse is exact, up to the ceiling.
-        Want::Demand(ppm) => Shown::Demand {
-            milli: need(pod.min_milli, pod.max_milli, ppm, pod.headroom_permille).raw_milli,
-        },
-        Want::Need(_) => Shown::Nothing,
-    };
-    Standing {
-        id: pod.id.to_string(),
-        params: Params {
-            min_milli: pod.min_milli,
-            max_milli: pod.max_milli,
-            weight: pod.weight,
-        },
-        original: Quota::NONE,
-        limit_milli: written.or(pod.current_milli).unwrap_or(pod.max_milli),
-        used_milli: None,
-        throttled_permille: None,
-        shown,
-        headroom_permille: pod.headroom_permille,
-        changed_us: None,
-        cooling_us: None,
-        held: None,
+    if let Some(milli) = written {
+        standing.bidder.limit_milli = milli;
     }
+    // The replay plans its own writes, without the budget and the guardrails of that time.
+    standing.left_out = None;
+    standing
 }

@@ -176,7 +176,8 @@ fn an_observing_agent_restores_all_limits_of_a_killed_one() {
     assert_eq!(ground.quota("a").milli_ceil(), Some(300));
     wait_for(&next, "it takes that for its limit", |view| {
         let standing = view.standings.first();
-        standing.is_some_and(|standing| standing.held.is_none() && standing.limit_milli == 300)
+        standing
+            .is_some_and(|standing| standing.held.is_none() && standing.bidder.limit_milli == 300)
     });
 }
 

@@ -11,7 +11,6 @@ use std::time::Duration;
 use bursar_market::cgroup::Quota;
 use bursar_market::node::{Held, Settings};
 use bursar_market::params::Params;
-use bursar_market::sense::Window;
 use bursar_node::market::hierarchy::Hierarchies;
 use bursar_node::market::originals::Originals;
 use bursar_node::market::record::{self, Event};
@@ -121,23 +120,17 @@ impl Fake {
     }
 
     fn options(&self, mode: Mode, cgroups: Vec<Declared>) -> Options {
-        let window = Window {
-            bucket_us: 8_000,
-            buckets: 2,
-            running_us_min: 8_000,
-        };
         Options {
             node: "here".to_owned(),
             directory: self.root("market"),
             mode,
             settings: Settings {
-                window,
-                cooldown_us: 0,
+                windows: 2,
+                writes_per_hour: 1_000_000,
                 conflict_us: 50_000,
                 ..Settings::default()
             },
-            sense: Duration::from_millis(2),
-            clear: Duration::from_millis(4),
+            interval: Duration::from_millis(4),
             reserve_milli: Some(0),
             unmanaged: Unmanaged::Given(0),
             cgroups,
@@ -802,7 +795,7 @@ fn executions_are_managed_between_their_charge_and_their_limit() {
     let view = agent.view();
     let names: Vec<&str> = view.standings.iter().map(|one| one.id.as_str()).collect();
     assert_eq!(names, ["e-x1"]);
-    let params = view.standings.first().unwrap().params;
+    let params = view.standings.first().unwrap().bidder.params;
     assert_eq!((params.min_milli, params.max_milli), (80, 300));
     assert_eq!(
         unmanaged(&view),
@@ -889,7 +882,8 @@ fn events_of_an_unwritable_record_are_in_its_next_line() {
         Event::Wrote { .. } => wrote += 1,
         _ => {}
     };
-    record::read(&directory, |past| past.events.iter().for_each(&mut count)).unwrap();
+    let mut see = |past: record::Past| past.replayed.unwrap().events.iter().for_each(&mut count);
+    record::read(&directory, &mut see).unwrap();
     assert_eq!((taken, wrote), (1, agent.view().writes));
 }
 

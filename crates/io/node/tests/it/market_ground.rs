@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use bursar_market::cgroup::Quota;
 use bursar_market::node::Settings;
 use bursar_market::params::Params;
-use bursar_market::sense::Window;
 use bursar_node::cgroup::{Version, layout};
 use bursar_node::market::hierarchy::Hierarchies;
 use bursar_node::market::{Agent, Declared, Mode, Options, Place, Unmanaged, View};
@@ -149,8 +148,7 @@ impl Ground {
             directory: self.scratch.path().join("market"),
             mode: Mode::Act,
             settings: quick(),
-            sense: Duration::from_millis(100),
-            clear: Duration::from_millis(250),
+            interval: Duration::from_millis(250),
             reserve_milli: Some(online_milli.unwrap() - capacity_milli),
             unmanaged: Unmanaged::Given(0),
             cgroups,
@@ -237,15 +235,11 @@ impl Drop for Ground {
     }
 }
 
-/// Short intervals: a window of a second and a half.
+/// A memory of a second and a half at short intervals, and a budget that does not matter.
 pub(crate) fn quick() -> Settings {
     Settings {
-        window: Window {
-            bucket_us: 500_000,
-            buckets: 3,
-            running_us_min: 300_000,
-        },
-        cooldown_us: 500_000,
+        windows: 6,
+        writes_per_hour: 100_000,
         conflict_us: 1_000_000,
         ..Settings::default()
     }
@@ -275,7 +269,7 @@ pub(crate) fn wait_for(agent: &Agent, what: &str, is_so: impl Fn(&View) -> bool 
 pub(crate) fn limit(view: &View, pod: &str) -> u64 {
     let mut standings = view.standings.iter();
     let standing = standings.find(|standing| standing.id == pod);
-    standing.map_or(0, |standing| standing.limit_milli)
+    standing.map_or(0, |standing| standing.bidder.limit_milli)
 }
 
 /// Need and share of a pod in the last clearing.

@@ -1,6 +1,7 @@
 //! The record of an agent: it replays, detects changes, continues after a crash, and is bounded. Also
 //! the parsers of kubepods and processor lists.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
@@ -8,11 +9,12 @@ use std::time::Duration;
 
 use bursar_journal::hash::Hash;
 use bursar_market::clear::Policy;
-use bursar_market::node::{Node, Settings, Supply};
+use bursar_market::node::{Clearing, Node, Settings, Supply};
 use bursar_market::params::Params;
+use bursar_market::sense::Sample;
 use bursar_node::market::kubepods::{PodGroup, Qos, pod_group};
 use bursar_node::market::machine::processors;
-use bursar_node::market::record::{self, Event, Past, Record};
+use bursar_node::market::record::{self, Event, Input, Past, Record};
 use bursar_node::market::{Mode, Options, Rules, Unmanaged};
 use proptest::prelude::*;
 
@@ -21,6 +23,7 @@ struct Plant {
     node: Node,
     rules: Rules,
     now_us: u64,
+    rounds: u64,
 }
 
 /// The rules of an agent with this mode and these settings.
@@ -30,8 +33,7 @@ fn rules(mode: Mode, settings: Settings) -> Rules {
         directory: "/nowhere".into(),
         mode,
         settings,
-        sense: Duration::from_secs(1),
-        clear: Duration::from_secs(5),
+        interval: Duration::from_secs(5),
         reserve_milli: None,
         unmanaged: Unmanaged::Measured,
         cgroups: Vec::new(),
@@ -43,13 +45,13 @@ fn rules(mode: Mode, settings: Settings) -> Rules {
 const SETTINGS: Settings = Settings {
     policy: Policy::WeightedNash,
     quantum_milli: 1,
-    window: bursar_market::sense::Window {
-        bucket_us: 5_000_000,
-        buckets: 12,
-        running_us_min: 1_000_000,
-    },
+    windows: 4,
+    size_block: 6,
+    writes_per_hour: 600,
     cooldown_us: 0,
+    max_step: None,
     conflict_us: 0,
+    unmanaged_milli_max: None,
 };
 
 impl Plant {
@@ -58,6 +60,7 @@ impl Plant {
             node: Node::new(SETTINGS),
             rules: rules(Mode::Act, SETTINGS),
             now_us: 0,
+            rounds: 0,
         };
         for pod in 0..pods {
             plant.adopt(&format!("pod-{pod}"), pod + 1);
@@ -92,10 +95,39 @@ impl Plant {
             unmanaged_milli: Some(0),
         };
         let at_ms = self.now_us / 1_000;
-        let clearing = self.node.clear(self.now_us, supply);
+        let (clearing, inputs) = self.clear(supply);
         record
-            .add(at_ms, &self.rules, clearing, vec![event])
+            .add(at_ms, &self.rules, (&clearing, &inputs), vec![event])
             .unwrap();
+    }
+
+    /// Reads counters that grow at another rate each time, and clears.
+    fn clear(&mut self, supply: Supply) -> (Clearing, BTreeMap<String, Input>) {
+        self.rounds += 1;
+        let before: Vec<_> = self.node.standings().collect();
+        for (place, standing) in (1_u64..).zip(&before) {
+            let at = |rounds: u64| Sample {
+                at_us: rounds * 1_000_000,
+                usage_us: rounds * rounds * 30_000 * place,
+                throttled_us: Some(rounds * rounds * 10_000),
+                periods: Some(rounds * 10),
+                throttled_periods: Some(rounds * 5),
+            };
+            self.node.observe(&standing.id, Some(at(self.rounds - 1)));
+            self.node.observe(&standing.id, Some(at(self.rounds)));
+        }
+        self.node.clear(self.now_us, supply);
+        let after = self.node.standings().zip(before);
+        let inputs = after.filter_map(|(after, before)| {
+            let input = Input {
+                before: before.bidder,
+                headroom_permille: after.bidder.headroom_permille,
+                reading: after.estimate?.reading,
+            };
+            Some((after.id, input))
+        });
+        let inputs = inputs.collect();
+        (self.node.last().unwrap(), inputs)
     }
 }
 
@@ -119,13 +151,14 @@ fn every_clearing_replays_as_it_was_and_pods_come_and_go() {
         }
         plant.add(&mut record, 500 + round / 3 * 100);
         let last = plant.node.last().unwrap();
-        expected.push((last.market.clone(), last.cleared.clone(), last.label));
+        expected.push((last.cleared.clone(), last.label));
     }
     let (all, verified) = read(directory.path());
     let last = all.last().unwrap().hash;
     let all: Vec<_> = all
         .into_iter()
-        .map(|past| (past.market, past.cleared, past.label))
+        .map(|past| past.replayed.unwrap().clearing)
+        .map(|clearing| (clearing.cleared, clearing.label))
         .collect();
     assert_eq!(all, expected);
     let position = record.position().unwrap();
@@ -184,7 +217,10 @@ fn every_line_has_its_settings_and_its_counts() {
     plant.add(&mut record, 602);
     plant.add(&mut record, 603);
     let (all, _) = read(directory.path());
-    let settings: Vec<Hash> = all.iter().map(|past| past.settings).collect();
+    let settings: Vec<Hash> = all
+        .iter()
+        .map(|past| past.replayed.as_ref().unwrap().settings)
+        .collect();
     assert_eq!(settings, [first, first, then, then]);
     let position = record.position().unwrap();
     assert_eq!((position.lines, position.writes), (4, 4));
@@ -233,7 +269,7 @@ fn every_line_has_its_settings_and_its_counts() {
         (
             &proportional,
             other.sha256,
-            "its policy or quantum is not that of its settings",
+            "clearing it again gives a different result",
         ),
     ] {
         let (from, to) = (then.to_string(), hash.to_string());

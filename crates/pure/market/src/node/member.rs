@@ -119,6 +119,13 @@ impl Member {
         }
     }
 
+    /// Sets floor, ceiling and weight.
+    pub(super) fn set_params(&mut self, params: Params, settings: &Settings) {
+        self.bidder.params = params;
+        self.is_too_narrow = is_too_narrow(params, settings);
+        self.set_present(self.present);
+    }
+
     /// Sets the quota that is in the kernel. Without one the limit is the ceiling.
     pub(super) fn set_present(&mut self, present: Quota) {
         self.present = present;

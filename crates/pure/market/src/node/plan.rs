@@ -41,7 +41,7 @@ struct Change {
 }
 
 impl Plan {
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.decreases.clear();
         self.raises.clear();
         self.left_out.clear();
@@ -52,7 +52,6 @@ impl Node {
     /// Plans the writes of the last clearing.
     pub(super) fn make_plan(&mut self, now_us: u64) {
         let mut plan = std::mem::take(&mut self.plan);
-        plan.clear();
         let capacity = self.capacity_milli();
         let (mut falling, mut rising) = (Vec::new(), Vec::new());
         let mut sum = 0_u64;

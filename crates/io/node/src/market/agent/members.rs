@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bursar_market::cgroup::Quota;
 
-use super::worker::{SAMPLES_UNTIL_USE, Worker};
+use super::worker::Worker;
 use crate::log;
 use crate::market::claim::Claim;
 use crate::market::files::{Files, LimitFiles, is_shortage};
@@ -169,7 +169,6 @@ impl Worker {
             claim: None,
         };
         self.members.insert(id.to_owned(), member);
-        self.samples_until_use = SAMPLES_UNTIL_USE;
         Ok(())
     }
 

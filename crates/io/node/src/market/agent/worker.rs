@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use bursar_market::bidder::Bidder;
 use bursar_market::capacity::allocatable_milli;
-use bursar_market::cgroup::Quota;
-use bursar_market::node::{Node, Supply};
-use bursar_market::sense::{Estimator, Shown};
+use bursar_market::cgroup::{Pressure, Quota};
+use bursar_market::ladder::Memory;
+use bursar_market::node::{Node, Standing, Supply};
+use bursar_market::sense::{Reading, Sample, reading};
 use bursar_units::causes::chain;
 use tokio::sync::broadcast;
 
@@ -18,7 +20,7 @@ use crate::log;
 use crate::market::files::{Files, is_shortage};
 use crate::market::hierarchy::Hierarchies;
 use crate::market::originals::Originals;
-use crate::market::record::{Event, Record};
+use crate::market::record::{Event, Input, Record};
 use crate::market::target::Finder;
 use crate::market::view::{HISTORY_MAX, HISTORY_MS};
 use crate::market::{
@@ -36,8 +38,10 @@ const OBSERVED_MAX: usize = 256;
 /// oldest are dropped.
 const EVENTS_MAX: usize = 50_000;
 
-/// CPU use is known from the second sample on.
-pub(super) const SAMPLES_UNTIL_USE: u32 = 2;
+/// Time between two rounds that look for cgroups and read all limits, unless clearings are rarer.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Maximum number of clearings between two such rounds.
+const CLEARINGS_PER_LOOK_MAX: u64 = 5;
 
 pub(super) struct Worker {
     pub(super) options: Options,
@@ -58,8 +62,11 @@ pub(super) struct Worker {
     pub(super) acts: Acts,
     history: VecDeque<Arc<Point>>,
     began: Instant,
-    /// Samples until the use of the newest group is known.
-    pub(super) samples_until_use: u32,
+    /// Clearings until the next look around.
+    clearings_until_look: u64,
+    pressures: BTreeMap<String, Pressure>,
+    /// The state of the pods before the last clearing, for its record.
+    inputs: BTreeMap<String, Input>,
     sensed_us: Option<u64>,
     over_us: u64,
     clearings: u64,
@@ -76,8 +83,10 @@ pub(super) struct Worker {
 
 struct Watched {
     files: Files,
-    estimator: Estimator,
-    throttled_permille: u64,
+    quota: Option<Quota>,
+    last: Option<Sample>,
+    reading: Option<Reading>,
+    memory: Memory,
 }
 
 impl Worker {
@@ -108,7 +117,9 @@ impl Worker {
             acts: Acts::Told,
             history: VecDeque::new(),
             began: Instant::now(),
-            samples_until_use: 0,
+            clearings_until_look: 0,
+            pressures: BTreeMap::new(),
+            inputs: BTreeMap::new(),
             sensed_us: None,
             over_us: 0,
             clearings: 0,
@@ -129,8 +140,8 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Samples all counters; returns whether the use of a new group is known for the first time.
-    pub(super) fn sense(&mut self) -> bool {
+    /// Samples all counters.
+    pub(super) fn sense(&mut self) {
         for (id, member) in &self.members {
             let at_us = micros(self.began);
             self.node.observe(id, member.files.sample(at_us));
@@ -141,12 +152,8 @@ impl Worker {
             let usage_us = usage_us.map(|sample| sample.usage_us);
             self.node.observe_machine(now_us, usage_us);
         }
-        let window = self.options.settings.window;
         for watched in self.observed.values_mut() {
-            match watched.files.sample(micros(self.began)) {
-                Some(sample) => watched.estimator.take(sample, &window),
-                None => watched.estimator.miss(),
-            }
+            watched.take(watched.files.sample(micros(self.began)));
         }
         if let Some(sensed_us) = self.sensed_us.replace(now_us)
             && self.acts == Acts::Yes
@@ -154,31 +161,19 @@ impl Worker {
         {
             self.over_us += now_us.saturating_sub(sensed_us);
         }
-        let left = self.samples_until_use;
-        self.samples_until_use = left.saturating_sub(1);
-        left == 1
     }
 
     pub(super) fn clear(&mut self) {
-        self.begin_round();
-        self.gather();
-        self.node.acts(self.acts == Acts::Yes);
-        self.watch();
-        self.compare_quotas();
-        // Processors and our cpuset may change.
-        if let Some(online_milli) = machine::online_milli(&self.options.process) {
-            self.node.processors(online_milli);
-            self.allocatable_milli = allocatable_milli(online_milli, self.options.reserve_milli);
-        }
-        let now_us = micros(self.began);
-        let supply = Supply {
-            allocatable_milli: self.allocatable_milli,
-            unmanaged_milli: match self.options.unmanaged {
-                Unmanaged::Measured => None,
-                Unmanaged::Given(milli) => Some(milli),
-            },
+        self.clearings_until_look = match self.clearings_until_look.checked_sub(1) {
+            Some(left) => left,
+            None => self.look(),
         };
-        self.node.clear(now_us, supply);
+        self.node.acts(self.acts == Acts::Yes);
+        let now_us = micros(self.began);
+        let before = self.node.standings();
+        let before: BTreeMap<_, _> = before.map(|one| (one.id, one.bidder)).collect();
+        self.node.clear(now_us, self.supply());
+        self.inputs = inputs(before, self.node.standings());
         let cleared_ms = *self.cleared_ms.insert(wall_ms());
         self.clearings += 1;
         if self.acts == Acts::Yes {
@@ -189,6 +184,38 @@ impl Worker {
         }
         self.keep_record(cleared_ms);
         self.push_history(cleared_ms);
+    }
+
+    fn supply(&self) -> Supply {
+        Supply {
+            allocatable_milli: self.allocatable_milli,
+            unmanaged_milli: match self.options.unmanaged {
+                Unmanaged::Measured => None,
+                Unmanaged::Given(milli) => Some(milli),
+            },
+        }
+    }
+
+    /// Looks for cgroups, reads all limits, and counts the processors; returns the number of clearings
+    /// until the next time.
+    fn look(&mut self) -> u64 {
+        self.begin_round();
+        self.gather();
+        self.watch();
+        self.compare_quotas();
+        let pressure = |(id, member): (&String, &Member)| {
+            let pressure = member.files.pressure()?;
+            Some((id.clone(), pressure))
+        };
+        self.pressures = self.members.iter().filter_map(pressure).collect();
+        // Processors and our cpuset may change.
+        if let Some(online_milli) = machine::online_milli(&self.options.process) {
+            self.node.processors(online_milli);
+            self.allocatable_milli = allocatable_milli(online_milli, self.options.reserve_milli);
+        }
+        let interval_ms = millis(self.options.interval).max(1);
+        let count = millis(LOOK_EVERY) / interval_ms;
+        count.clamp(1, CLEARINGS_PER_LOOK_MAX) - 1
     }
 
     pub(super) fn skipped(&mut self, count: u64) {
@@ -213,15 +240,15 @@ impl Worker {
         self.options.mode = Mode::Observe;
         self.leave();
         let result = self.give_back(|_| true, Deed::Real);
+        // The last line is that of a node without pods.
+        self.inputs.clear();
+        let now_us = micros(self.began);
+        self.node.clear(now_us, self.supply());
         self.keep_record(wall_ms());
         result
     }
 
     pub(super) fn view(&self) -> View {
-        let pressure = |(id, member): (&String, &Member)| {
-            let pressure = member.files.pressure()?;
-            Some((id.clone(), pressure))
-        };
         let kind = |(id, member): (&String, &Member)| (id.clone(), member.target.kind);
         View {
             node: self.options.node.clone(),
@@ -230,10 +257,10 @@ impl Worker {
             now_us: micros(self.began),
             settings: self.options.settings,
             acts: self.acts.clone(),
-            clearing: self.node.last().cloned(),
+            clearing: self.node.last(),
             standings: self.node.standings().collect(),
             kinds: self.members.iter().map(kind).collect(),
-            pressures: self.members.iter().filter_map(pressure).collect(),
+            pressures: self.pressures.clone(),
             observed: self.observed(),
             unmanaged: self.unmanaged.clone(),
             over_milli: match self.acts {
@@ -245,26 +272,13 @@ impl Worker {
             writes: self.writes,
             skipped: self.skipped,
             error: self.errors.0.clone().or_else(|| self.errors.1.clone()),
-            every_ms: (millis(self.options.sense), millis(self.options.clear)),
+            interval_ms: millis(self.options.interval),
+            misses: self.node.misses(),
             history: self.history.iter().cloned().collect(),
             rules: Arc::clone(&self.rules),
             originals: self.originals.milli(),
             position: self.record.position(),
         }
-    }
-
-    /// The last view with the present use; everything else is as of the last clearing.
-    pub(super) fn with_use(&self, mut view: View) -> View {
-        let standings = self.node.standings();
-        let used: BTreeMap<String, Option<u64>> = standings
-            .map(|standing| (standing.id, standing.used_milli))
-            .collect();
-        for standing in &mut view.standings {
-            let now = used.get(&standing.id).copied().flatten();
-            standing.used_milli = now.or(standing.used_milli);
-        }
-        view.observed = self.observed();
-        view
     }
 
     /// Begins a round and drops the errors before the last one.
@@ -355,7 +369,10 @@ impl Worker {
             return;
         };
         let events = self.events.clone();
-        match self.record.add(at_ms, &self.rules, clearing, events) {
+        let added = self
+            .record
+            .add(at_ms, &self.rules, (&clearing, &self.inputs), events);
+        match added {
             Ok(()) => self.events.clear(),
             // The next line will hold these events.
             Err(error) => {
@@ -370,13 +387,14 @@ impl Worker {
         let Some(clearing) = self.node.last() else {
             return;
         };
-        let pod = |standing: bursar_market::node::Standing| {
+        let pod = |standing: Standing| {
             let share = clearing.cleared.share(standing.id.as_str());
             let member = self.members.get(&standing.id)?;
+            let limit_milli = standing.bidder.limit_milli;
             Some(PointPod {
                 pod: Arc::clone(&member.name),
-                need_milli: share.map_or(standing.limit_milli, |share| share.need_milli),
-                limit_milli: standing.limit_milli,
+                need_milli: share.map_or(limit_milli, |share| share.need_milli),
+                limit_milli,
                 used_milli: standing.used_milli,
             })
         };
@@ -431,39 +449,64 @@ impl Worker {
                 }
                 Err(_) => continue,
             };
-            let watched = Watched {
+            let mut watched = Watched {
                 files,
-                estimator: Estimator::default(),
-                throttled_permille: 0,
+                quota: None,
+                last: None,
+                reading: None,
+                memory: Memory::filled(self.options.settings.windows, 0),
             };
+            watched.take(watched.files.sample(micros(self.began)));
             self.observed.insert(group, watched);
-            self.samples_until_use = SAMPLES_UNTIL_USE;
         }
         for watched in self.observed.values_mut() {
-            watched.throttled_permille = watched.estimator.throttled_permille().unwrap_or(0);
-            watched.estimator.cleared();
+            watched.quota = watched.files.limit().quota().ok();
         }
     }
 
     /// The observed cgroups that have used CPU.
     fn observed(&self) -> Vec<Observed> {
-        let window = &self.options.settings.window;
         let seen = |(group, watched): (&PathBuf, &Watched)| {
-            let usage_us = watched.files.sample(0)?.usage_us;
-            let shown = watched.estimator.shown(window);
+            let usage_us = watched.last?.usage_us;
+            let throttled = watched.reading.and_then(|reading| reading.throttled);
             (usage_us > 0).then(|| Observed {
                 group: group.clone(),
-                quota: watched.files.limit().quota().ok(),
-                used_milli: watched.estimator.used_milli(window),
-                peak_milli: match shown {
-                    Shown::Nothing => None,
-                    Shown::Demand { milli } | Shown::Use { milli } => Some(milli),
-                },
-                throttled_permille: watched.throttled_permille,
+                quota: watched.quota,
+                used_milli: watched.reading.map(|reading| reading.used_milli),
+                peak_milli: watched.reading.map(|_| watched.memory.peak_max()),
+                throttled_permille: throttled.map_or(0, |throttled| throttled.permille()),
             })
         };
         self.observed.iter().filter_map(seen).collect()
     }
+}
+
+impl Watched {
+    fn take(&mut self, sample: Option<Sample>) {
+        let last = std::mem::replace(&mut self.last, sample);
+        self.reading = last
+            .zip(sample)
+            .and_then(|(before, after)| reading(&before, &after));
+        if let Some(reading) = self.reading {
+            self.memory.take(reading.used_milli);
+        }
+    }
+}
+
+/// The inputs of the pods that took part in a clearing, from their states before it and after it.
+fn inputs(
+    mut before: BTreeMap<String, Bidder>,
+    after: impl Iterator<Item = Standing>,
+) -> BTreeMap<String, Input> {
+    let input = |standing: Standing| {
+        let input = Input {
+            before: before.remove(&standing.id)?,
+            headroom_permille: standing.bidder.headroom_permille,
+            reading: standing.estimate?.reading,
+        };
+        Some((standing.id, input))
+    };
+    after.filter_map(input).collect()
 }
 
 pub(super) fn micros(since: Instant) -> u64 {
