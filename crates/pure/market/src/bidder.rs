@@ -117,12 +117,13 @@ impl Bidder {
             return (if is_near { more } else { used }, false);
         };
         let wanted = used.saturating_add(throttled.milli.min(VALUE_MAX));
-        let most = size_milli.max(2 * used.max(self.min_milli()));
+        let twice = 2 * used.max(self.min_milli());
+        let most = size_milli.max(twice);
         let above = wanted.min(most).saturating_sub(used);
         let permille = throttled.permille();
         (
             used + above * permille / 1_000,
-            most < wanted && permille > 0,
+            size_milli <= twice && twice < wanted && permille > 0,
         )
     }
 }

@@ -84,6 +84,9 @@ enum Plane {
         /// Output file of the picture
         #[arg(long, value_name = "FILE", default_value = "target/market-replay.svg")]
         picture: PathBuf,
+        /// Replay two sets of machines, too, that were not used to choose the rule
+        #[arg(long)]
+        held_out: bool,
     },
 }
 
@@ -148,10 +151,12 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             quick,
             trace,
             picture,
+            held_out,
         } => market_replay::measure(
             &market_replay::Options {
                 trace: trace.or_else(|| Some(PathBuf::from(DAY)).filter(|path| path.is_file())),
                 picture,
+                held_out,
                 quick,
             },
             &interrupted,

@@ -141,7 +141,7 @@ impl Plan {
     ) {
         let quantum = Quantum::new(settings.quantum_milli);
         let mut spare = falling.into_iter().peekable();
-        for change in rising {
+        for change in rising.into_iter().filter(Change::is_worth_it) {
             if change.is_cooling {
                 self.left_out.push((change.place, BoundBy::Cooldown));
                 continue;

@@ -282,10 +282,7 @@ mod tests {
     #[test]
     fn the_prototypes_agree_with_ours_except_for_rounding() {
         for policy in Policy::ALL {
-            let mut market = market(50, policy, 7);
-            for pod in &mut market.pods {
-                pod.current_milli = None;
-            }
+            let market = market(50, policy, 7);
             let theirs = Loop::of(&market).run();
             for share in clear(&market).shares {
                 let apart =

@@ -5,15 +5,14 @@
 
 use std::fmt::Write as _;
 
-use bursar_market::clear::Policy;
-
-use super::Run;
 use super::load::Load;
-use super::plant::{DayResult, POINT_S};
-use super::ways::{Sample, Way};
+use super::plant::{POINT_S, Work};
+use super::result::DayResult;
+use super::ways::Way;
+use super::{Day, tables};
 
 const WIDTH: u64 = 960;
-const HEIGHT: u64 = 704;
+const HEIGHT: u64 = 794;
 /// Bounds of the upper chart.
 const LEFT: u64 = 64;
 const RIGHT: u64 = WIDTH - 24;
@@ -25,6 +24,8 @@ const ROW: u64 = 30;
 /// Left edges of the columns of bars, and width of the longest bar.
 const COLUMNS: [u64; 3] = [300, 520, 740];
 const BAR: u64 = 130;
+/// Size of the node that is shown.
+const NODE_PERCENT: u64 = 100;
 /// Distance between two grid lines, in millicores.
 const GRID_MILLI: u64 = 5_000;
 
@@ -41,8 +42,25 @@ struct ChartLine {
     milli: Vec<u64>,
 }
 
+/// A way with its costs.
+struct Run<'a> {
+    way: Way,
+    result: &'a DayResult,
+}
+
+impl<'a> Run<'a> {
+    fn of(day: &'a Day, way: Way) -> Option<Self> {
+        let result = day.result(way, NODE_PERCENT, Work::Lost)?;
+        Some(Self { way, result })
+    }
+}
+
 /// The picture, in SVG.
-pub(super) fn draw(load: &Load, node_milli: u64, day: &[Run]) -> String {
+pub(super) fn draw(load: &Load, day: &Day) -> String {
+    let runs: Vec<Run> = Way::ALL
+        .into_iter()
+        .filter_map(|way| Run::of(day, way))
+        .collect();
     let mut out = String::new();
     let _ = writeln!(
         out,
@@ -52,7 +70,7 @@ pub(super) fn draw(load: &Load, node_milli: u64, day: &[Run]) -> String {
     );
     let title = "One day of 64 pods on one node: what they want, and what their limits come to";
     text(&mut out, (20, 28), "start", "font-size=\"17\"", title);
-    chart(&mut out, load, node_milli, day);
+    chart(&mut out, load, day.node_milli, &runs);
     let title = "What each way to set limits costs over that day";
     text(
         &mut out,
@@ -61,7 +79,7 @@ pub(super) fn draw(load: &Load, node_milli: u64, day: &[Run]) -> String {
         "font-size=\"17\"",
         title,
     );
-    bars(&mut out, day);
+    bars(&mut out, &runs);
     out.push_str("</svg>\n");
     out
 }
@@ -69,9 +87,9 @@ pub(super) fn draw(load: &Load, node_milli: u64, day: &[Run]) -> String {
 /// Colour and dash pattern of a way's line, if it has one.
 const fn style(way: Way) -> Option<(&'static str, &'static str)> {
     match way {
-        Way::Ours(Policy::Proportional) => Some(("#0072b2", "none")),
-        Way::VerticalAutoscaler(Sample::Minute) => Some(("#d55e00", "none")),
-        Way::VerticalAutoscaler(Sample::Second) => Some(("#cc79a7", "8 3")),
+        Way::OURS => Some(("#0072b2", "none")),
+        Way::AUTOSCALER => Some(("#d55e00", "none")),
+        Way::SEED => Some(("#cc79a7", "8 3")),
         _ => None,
     }
 }
@@ -202,24 +220,24 @@ fn bars(out: &mut String, day: &[Run]) {
         Column {
             head: "time throttled by a quota",
             value: DayResult::throttled_ppm,
-            words: super::percent,
+            words: |ppm| tables::percent(ppm) + "%",
         },
         Column {
             head: "work lost for any reason",
             value: DayResult::lost_ppm,
-            words: super::percent,
+            words: |ppm| tables::percent(ppm) + "%",
         },
         Column {
             head: "CPU held over used",
-            value: DayResult::held_percent,
-            words: super::times,
+            value: DayResult::held_ppm,
+            words: |ppm| tables::times(ppm) + "×",
         },
     ];
     for (Column { head, value, words }, x) in columns.into_iter().zip(COLUMNS) {
         text(out, (x, BARS - 18), "start", "font-weight=\"bold\"", head);
-        let most = day.iter().map(|run| value(&run.result)).max();
+        let most = day.iter().map(|run| value(run.result)).max();
         for (row, run) in (0..).zip(day) {
-            let (y, amount) = (BARS + ROW * row, value(&run.result));
+            let (y, amount) = (BARS + ROW * row, value(run.result));
             let width = BAR * amount / most.unwrap_or(1).max(1);
             let fill = style(run.way).map_or(OTHER, |(colour, _)| colour);
             let _ = writeln!(
@@ -233,7 +251,7 @@ fn bars(out: &mut String, day: &[Run]) {
     }
     for (row, run) in (0..).zip(day) {
         let at = (COLUMNS[0] - 12, BARS + ROW * row + 5);
-        text(out, at, "end", "", run.way.name());
+        text(out, at, "end", "", &run.way.name());
     }
 }
 

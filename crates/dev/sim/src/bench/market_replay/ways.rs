@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bursar_market::clear::Policy;
-use bursar_market::node::{Clearing, Node, Settings, Supply};
-use bursar_market::params::Params;
-
 use super::super::market::literal::{PodParams, Uid, clear_market_v2};
+use super::MIN_MILLI;
+use super::load::Load;
+use super::optimum::{self, Causal};
+use super::ours::Ours;
 use super::plant::Pod;
-use super::{MAX_MILLI, MIN_MILLI};
 
 /// Interval of the autoscaler's recommendations, and of its samples in a usual deployment.
 const MINUTE_S: u64 = 60;
@@ -32,7 +31,8 @@ pub(super) enum Sample {
 /// A way to set limits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Way {
-    Ours(Policy),
+    /// The agent's rule, within this many writes per pod and hour.
+    Ours { writes_per_hour: u64 },
     /// No limits: the kernel's weights alone.
     Nothing,
     /// The node divided evenly, once.
@@ -40,186 +40,168 @@ pub(super) enum Way {
     /// The 90th percentile of use plus 15 %.
     VerticalAutoscaler(Sample),
     /// Prototype 001 as written: demand is the smoothed share of throttled periods.
-    Seed,
+    Seed { interval_s: u64 },
+    /// The least loss of a rule that knows the next interval.
+    Clairvoyant { interval_s: u64 },
+    /// The least loss of a rule that knows the statistics of the load.
+    Causal,
 }
 
 impl Way {
-    pub(super) const ALL: [Self; 8] = [
-        Self::Ours(Policy::Proportional),
-        Self::Ours(Policy::WeightedNash),
-        Self::Ours(Policy::FullCapacity),
+    pub(super) const OURS: Self = Self::Ours {
+        writes_per_hour: 600,
+    };
+    pub(super) const SEED: Self = Self::Seed { interval_s: 5 };
+    pub(super) const AUTOSCALER: Self = Self::VerticalAutoscaler(Sample::Minute);
+
+    pub(super) const ALL: [Self; 11] = [
+        Self::OURS,
+        Self::Ours {
+            writes_per_hour: 60,
+        },
         Self::Nothing,
         Self::Static,
-        Self::VerticalAutoscaler(Sample::Minute),
+        Self::AUTOSCALER,
         Self::VerticalAutoscaler(Sample::Second),
-        Self::Seed,
+        Self::SEED,
+        Self::Seed { interval_s: 1 },
+        Self::Clairvoyant { interval_s: 1 },
+        Self::Clairvoyant { interval_s: 5 },
+        Self::Causal,
     ];
 
-    pub(super) const fn name(self) -> &'static str {
+    pub(super) fn name(self) -> String {
         match self {
-            Self::Ours(Policy::Proportional) => "ours, proportional",
-            Self::Ours(Policy::WeightedNash) => "ours, weighted-nash",
-            Self::Ours(Policy::FullCapacity) => "ours, full-capacity",
-            Self::Nothing => "do nothing (weights only)",
-            Self::Static => "static limits (the node divided evenly)",
-            Self::VerticalAutoscaler(Sample::Minute) => "VPA-like, p90 of minutes + 15 %",
-            Self::VerticalAutoscaler(Sample::Second) => "VPA-like, p90 of seconds + 15 %",
-            Self::Seed => "literal seed 001",
+            Self::Ours { writes_per_hour } => format!("ours, {writes_per_hour} writes an hour"),
+            Self::Nothing => "do nothing (weights only)".to_owned(),
+            Self::Static => "static (divided evenly)".to_owned(),
+            Self::VerticalAutoscaler(Sample::Minute) => "VPA-like on minutes".to_owned(),
+            Self::VerticalAutoscaler(Sample::Second) => "VPA-like on seconds".to_owned(),
+            Self::Seed { interval_s } => format!("literal seed 001 at {interval_s} s"),
+            Self::Clairvoyant { interval_s } => format!("clairvoyant at {interval_s} s"),
+            Self::Causal => "best causal rule at 1 s".to_owned(),
         }
+    }
+
+    /// Whether it is a bound, which is told more than a rule can see.
+    pub(super) const fn is_bound(self) -> bool {
+        matches!(self, Self::Clairvoyant { .. } | Self::Causal)
     }
 }
 
 /// State of a way.
-pub(super) enum Setter {
-    Ours(Ours),
-    Nothing,
-    Static { limit_milli: u64 },
-    VerticalAutoscaler(Sample, Vec<Autoscaled>),
-    Seed { node_milli: u64, pods: Vec<Seeded> },
+pub(super) struct Setter<'a> {
+    load: &'a Load,
+    node_milli: u64,
+    rule: Rule,
 }
 
-pub(super) struct Ours {
-    node: Box<Node>,
-    ids: Vec<Uid>,
-    node_milli: u64,
+enum Rule {
+    Ours(Box<Ours>),
+    Nothing,
+    Static,
+    VerticalAutoscaler(Sample, Vec<Autoscaled>),
+    Seed { interval_s: u64, pods: Vec<Seeded> },
+    Clairvoyant { interval_s: u64 },
+    Causal(Causal),
+}
+
+/// Outcome of a second.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Outcome {
+    pub(super) writes: u64,
+    /// Whether a clearing of ours kept its promises; absent without one.
+    pub(super) is_kept: Option<bool>,
 }
 
 /// The autoscaler's state of a pod: the weight of its samples by millicores. The public autoscaler has
 /// buckets that grow by a twentieth; these have one millicore each.
 #[derive(Clone)]
-pub(super) struct Autoscaled {
+struct Autoscaled {
     seen_us: u64,
     weights: Vec<f64>,
     total: f64,
 }
 
 /// The prototype's state of a pod.
-pub(super) struct Seeded {
+struct Seeded {
     uid: Uid,
     periods: u64,
     throttled: u64,
     demand: f64,
 }
 
-impl Setter {
-    pub(super) fn new(way: Way, count: usize, node_milli: u64) -> Self {
-        match way {
-            Way::Ours(policy) => Self::Ours(Ours::new(policy, count, node_milli)),
-            Way::Nothing => Self::Nothing,
-            Way::Static => Self::Static {
-                limit_milli: node_milli / u64::try_from(count.max(1)).unwrap_or(1),
-            },
+impl<'a> Setter<'a> {
+    pub(super) fn new(way: Way, load: &'a Load, pods: &[Pod], node_milli: u64) -> Self {
+        let rule = match way {
+            Way::Ours { writes_per_hour } => {
+                let ours = Ours::new(load, pods, node_milli, writes_per_hour);
+                Rule::Ours(Box::new(ours))
+            }
+            Way::Nothing => Rule::Nothing,
+            Way::Static => Rule::Static,
             Way::VerticalAutoscaler(sample) => {
-                Self::VerticalAutoscaler(sample, vec![Autoscaled::new(); count])
+                let pods = load.max_milli.iter().map(|max| Autoscaled::new(*max));
+                Rule::VerticalAutoscaler(sample, pods.collect())
             }
-            Way::Seed => Self::Seed {
-                node_milli,
-                pods: ids(count).into_iter().map(Seeded::new).collect(),
+            Way::Seed { interval_s } => Rule::Seed {
+                interval_s,
+                pods: ids(load.pods).into_iter().map(Seeded::new).collect(),
             },
-        }
-    }
-
-    /// Takes the counters of a second.
-    pub(super) fn observe(&mut self, second: u64, pods: &[Pod]) {
-        match self {
-            Self::Ours(ours) => {
-                for (id, pod) in ours.ids.iter().zip(pods) {
-                    ours.node.observe(id, Some(pod.counters));
-                }
-            }
-            Self::VerticalAutoscaler(sample, known) if second.is_multiple_of(sample.seconds()) => {
-                for (known, pod) in known.iter_mut().zip(pods) {
-                    known.take(second, sample.seconds(), pod);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Sets limits and returns the number of writes.
-    pub(super) fn set(&mut self, second: u64, pods: &mut [Pod]) -> u64 {
-        match self {
-            Self::Ours(ours) => ours.set(second, pods),
-            Self::Static { limit_milli } => {
-                let wanted = vec![Some(*limit_milli); pods.len()];
-                write(pods, &wanted)
-            }
-            Self::VerticalAutoscaler(_, known) if second.is_multiple_of(MINUTE_S) => {
-                let wanted: Vec<Option<u64>> = known
-                    .iter()
-                    .zip(pods.iter())
-                    .map(|(known, pod)| known.wanted(pod))
-                    .collect();
-                write(pods, &wanted)
-            }
-            Self::Seed {
-                node_milli,
-                pods: known,
-            } => {
-                let wanted = seeded(*node_milli, known, pods);
-                write(pods, &wanted)
-            }
-            Self::Nothing | Self::VerticalAutoscaler(..) => 0,
-        }
-    }
-
-    /// The last clearing of ours.
-    pub(super) fn clearing(&self) -> Option<&Clearing> {
-        match self {
-            Self::Ours(ours) => ours.node.last(),
-            _ => None,
-        }
-    }
-}
-
-impl Ours {
-    fn new(policy: Policy, count: usize, node_milli: u64) -> Self {
-        let mut node = Node::new(Settings {
-            policy,
-            ..Settings::default()
-        });
-        let params = Params {
-            min_milli: MIN_MILLI,
-            max_milli: MAX_MILLI,
-            weight: MIN_MILLI,
+            Way::Clairvoyant { interval_s } => Rule::Clairvoyant { interval_s },
+            Way::Causal => Rule::Causal(Causal::new(load)),
         };
-        let ids = ids(count);
-        let quota = bursar_market::cgroup::Quota::NONE;
-        for id in &ids {
-            node.adopt(id, params, quota, quota);
-        }
         Self {
-            node: Box::new(node),
-            ids,
+            load,
             node_milli,
+            rule,
         }
     }
 
-    /// Sets limits in the same way as the agent.
-    fn set(&mut self, second: u64, pods: &mut [Pod]) -> u64 {
-        let now_us = second * 1_000_000;
-        for (id, pod) in self.ids.iter().zip(pods.iter()) {
-            self.node.found(id, pod.quota(), now_us);
-        }
-        let supply = Supply {
-            allocatable_milli: self.node_milli,
-            unmanaged_milli: Some(0),
-        };
-        self.node.clear(now_us, supply);
-        let mut writes = 0;
-        for plan in [Node::decreases, Node::increases] {
-            for write in plan(&self.node) {
-                let place = self.ids.binary_search_by(|id| (**id).cmp(&write.id)).ok();
-                let pod = place.and_then(|place| pods.get_mut(place));
-                let (Some(pod), Some(quota)) = (pod, self.node.begin(&write)) else {
-                    continue;
-                };
-                pod.limit_milli = Some(write.milli);
-                self.node.wrote(&write.id, quota, now_us);
-                writes += 1;
+    /// Takes the counters of a second and sets limits.
+    pub(super) fn set(&mut self, second: u64, pods: &mut [Pod]) -> Outcome {
+        let Self {
+            load, node_milli, ..
+        } = *self;
+        let limits = match &mut self.rule {
+            Rule::Ours(ours) => return ours.set(second, pods),
+            Rule::Nothing => return Outcome::default(),
+            Rule::Static if second == 1 => {
+                let even = node_milli / u64::try_from(pods.len().max(1)).unwrap_or(1);
+                pods.iter().map(|pod| even.min(pod.max_milli)).collect()
             }
+            Rule::VerticalAutoscaler(sample, known) => {
+                if second.is_multiple_of(sample.seconds()) {
+                    for (known, pod) in known.iter_mut().zip(pods.iter()) {
+                        known.take(second, sample.seconds(), pod);
+                    }
+                }
+                if !second.is_multiple_of(MINUTE_S) {
+                    return Outcome::default();
+                }
+                let places = known.iter().zip(pods.iter());
+                let wanted = places.map(|(known, pod)| known.wanted(pod).unwrap_or(pod.limit()));
+                wanted.collect()
+            }
+            Rule::Seed {
+                interval_s,
+                pods: known,
+            } if second.is_multiple_of(*interval_s) => seeded(node_milli, known, pods),
+            Rule::Clairvoyant { interval_s } if second.is_multiple_of(*interval_s) => {
+                optimum::clairvoyant(load, second, *interval_s, node_milli)
+            }
+            Rule::Causal(causal) => {
+                causal.observe(load, second);
+                causal.limits(load, second, node_milli)
+            }
+            Rule::Static | Rule::Seed { .. } | Rule::Clairvoyant { .. } => {
+                return Outcome::default();
+            }
+        };
+        Outcome {
+            writes: write(pods, &limits),
+            is_kept: None,
         }
-        writes
     }
 }
 
@@ -233,8 +215,8 @@ impl Sample {
 }
 
 impl Autoscaled {
-    fn new() -> Self {
-        let places = usize::try_from(MAX_MILLI + 1).unwrap_or(0);
+    fn new(max_milli: u64) -> Self {
+        let places = usize::try_from(max_milli + 1).unwrap_or(0);
         Self {
             seen_us: 0,
             weights: vec![0.0; places],
@@ -261,7 +243,7 @@ impl Autoscaled {
             below += weight;
             (below > 0.0 && below >= PERCENTILE * self.total).then_some(milli)
         });
-        let wanted = (p90? * 115 / 100).clamp(MIN_MILLI, MAX_MILLI);
+        let wanted = (p90? * 115 / 100).clamp(MIN_MILLI, pod.max_milli);
         match pod.limit_milli {
             Some(limit) if wanted.abs_diff(limit) * 100 <= limit * AUTOSCALER_CHANGE_PERCENT => {
                 Some(limit)
@@ -282,14 +264,14 @@ impl Seeded {
     }
 }
 
-fn ids(count: usize) -> Vec<Uid> {
+pub(super) fn ids(count: usize) -> Vec<Uid> {
     let id = |number| format!("vm{number:04}").into();
     (0..count).map(id).collect()
 }
 
 /// Limits of prototype 001: demand is the mean of the present share of throttled periods and of the
 /// previous demand.
-fn seeded(node_milli: u64, known: &mut [Seeded], pods: &[Pod]) -> Vec<Option<u64>> {
+fn seeded(node_milli: u64, known: &mut [Seeded], pods: &[Pod]) -> Vec<u64> {
     let whole = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let mut params = HashMap::new();
     for (known, pod) in known.iter_mut().zip(pods) {
@@ -309,7 +291,7 @@ fn seeded(node_milli: u64, known: &mut [Seeded], pods: &[Pod]) -> Vec<Option<u64
                 demand: known.demand,
                 bid: 0.0,
                 min_milli: whole(MIN_MILLI),
-                max_milli: whole(MAX_MILLI),
+                max_milli: whole(pod.max_milli),
                 weight: float(MIN_MILLI),
             },
         );
@@ -317,7 +299,9 @@ fn seeded(node_milli: u64, known: &mut [Seeded], pods: &[Pod]) -> Vec<Option<u64
     let allocations = clear_market_v2(whole(node_milli), &params);
     let of = |known: &Seeded| {
         let milli = allocations.get(&known.uid).copied();
-        milli.and_then(|milli| u64::try_from(milli).ok())
+        milli
+            .and_then(|milli| u64::try_from(milli).ok())
+            .unwrap_or(0)
     };
     known.iter().map(of).collect()
 }
@@ -327,11 +311,11 @@ fn float(value: u64) -> f64 {
 }
 
 /// Writes the limits that differ and returns their number.
-fn write(pods: &mut [Pod], wanted: &[Option<u64>]) -> u64 {
+fn write(pods: &mut [Pod], wanted: &[u64]) -> u64 {
     let mut writes = 0;
     for (pod, wanted) in pods.iter_mut().zip(wanted) {
-        if wanted.is_some() && pod.limit_milli != *wanted {
-            pod.limit_milli = *wanted;
+        if pod.limit_milli != Some(*wanted) {
+            pod.limit_milli = Some(*wanted);
             writes += 1;
         }
     }
@@ -344,8 +328,11 @@ mod tests {
 
     /// Recommendation after one second at each of these uses, in millicores.
     fn recommended(used: &[u64]) -> Option<u64> {
-        let mut pod = Pod::default();
-        let mut known = Autoscaled::new();
+        let mut pod = Pod {
+            max_milli: 1_000,
+            ..Pod::default()
+        };
+        let mut known = Autoscaled::new(1_000);
         for (second, milli) in (1..).zip(used) {
             pod.counters.usage_us += milli * 1_000;
             known.take(second, 1, &pod);
@@ -366,8 +353,11 @@ mod tests {
 
     #[test]
     fn a_sample_of_a_day_ago_has_half_the_weight() {
-        let mut pod = Pod::default();
-        let mut known = Autoscaled::new();
+        let mut pod = Pod {
+            max_milli: 1_000,
+            ..Pod::default()
+        };
+        let mut known = Autoscaled::new(1_000);
         for (second, milli, count) in [(0, 800, 4), (86_400, 200, 18)] {
             for _ in 0..count {
                 pod.counters.usage_us += milli * 1_000;
