@@ -62,7 +62,9 @@ fn load(numbers: &[&str]) -> Result<(), Failed> {
         return Err("usage: signals load THREADS ON_MS OFF_MS SHARE".into());
     };
     let began = Instant::now();
-    for _ in 1..threads {
+    // The threads begin one after another, so that they do not all want the same moment.
+    for thread in 1..threads {
+        let began = began + SLOT * u32::try_from(thread)? / u32::try_from(threads)?;
         std::thread::spawn(move || burn(began, on_ms, off_ms, share));
     }
     burn(began, on_ms, off_ms, share)

@@ -1,13 +1,13 @@
 //! A measured pod: what it asks for, and what it gets on each rung of the ladder (M1).
 //!
 //! ```text
-//! ask   a = u + ⌊max(0, min(u + s, max(S, 2·max(u, m))) − u)·q/1000⌋
+//! ask   a = max(u, min(u + s, max(S, 2·max(u, m))))
 //! firm  f = max(a, min(ū, 2u))
 //! v(0) = clamp(f, m, M),  v(w) = N(max(f, P(w)))
 //! x(w) = v(w) if it asks (a > limit), else min(v(w), max(limit, m))
 //! ```
 //! Example: m = 50, M = 1000, limit 55, S = 600, throttled for a whole second while it wants 600m:
-//! u = 55, s = 545, q = 1000, so a = 600 and N = 712. With S = 55 the ask is 2u = 110, and N = 122.
+//! u = 55, s = 545, so a = 600 and N = 712. With S = 55 the ask is 2u = 110, and N = 122.
 //! Nobody is raised who does not ask, and x(w) never falls with w.
 
 use crate::clear::{Policy, Quantum, VALUE_MAX};
@@ -119,12 +119,8 @@ impl Bidder {
         let wanted = used.saturating_add(throttled.milli.min(VALUE_MAX));
         let twice = 2 * used.max(self.min_milli());
         let most = size_milli.max(twice);
-        let above = wanted.min(most).saturating_sub(used);
-        let permille = throttled.permille();
-        (
-            used + above * permille / 1_000,
-            size_milli <= twice && twice < wanted && permille > 0,
-        )
+        let is_stepped = size_milli <= twice && twice < wanted;
+        (wanted.min(most).max(used), is_stepped)
     }
 }
 

@@ -177,13 +177,11 @@ impl Pod {
         let (ask, is_stepped) = match counted.throttled {
             None if 10 * u >= 9 * self.effective() => (u * 13 / 10, false),
             None => (u, false),
-            Some([us, periods, throttled]) => {
+            Some([us, ..]) => {
                 let s = us / 1_000;
-                let q = (1_000 * throttled).checked_div(periods).unwrap_or(0);
                 let twice = 2 * u.max(self.bounds.0);
                 let most = (u + s).min(size.max(twice));
-                let ask = u + most.saturating_sub(u) * q / 1_000;
-                (ask, q > 0 && size <= twice && twice < u + s)
+                (most.max(u), size <= twice && twice < u + s)
             }
         };
         let last = &self.used[self.used.len().saturating_sub(5)..];

@@ -130,9 +130,10 @@ fn the_ask_is_the_known_size_or_twice_the_use() {
     check(55, 600, throttled(55, 545, 10), 600, false);
     check(55, 55, throttled(55, 545, 10), 110, true);
     check(20, 0, throttled(20, 545, 10), 100, true);
-    check(55, 600, throttled(55, 545, 5), 327, false);
+    // The load is on for half of the second: the throttled time is right without the share of periods.
+    check(250, 1_000, throttled(136, 285, 5), 421, false);
     check(700, 600, throttled(640, 0, 0), 640, false);
-    check(700, 600, throttled(640, 5, 0), 640, false);
+    check(700, 600, throttled(640, 5, 0), 645, false);
     let use_only = |used_milli| Reading {
         used_milli,
         throttled: None,
