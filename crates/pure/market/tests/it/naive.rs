@@ -474,8 +474,8 @@ impl Loop {
         let has_need = |(place, need): (&usize, &u64)| {
             self.pods[*place].effective() >= *need || self.is_small(*place, *need)
         };
-        let had_need = second.active.iter().zip(&second.needs).all(has_need);
-        self.is_minute_whole &= second.rung == Some(self.settings.memory) && had_need;
+        let is_satisfied = second.active.iter().zip(&second.needs).all(has_need);
+        self.is_minute_whole &= second.rung == Some(self.settings.memory) && is_satisfied;
         for pod in &mut self.pods {
             pod.is_minute_whole &= pod.estimate.is_some();
         }

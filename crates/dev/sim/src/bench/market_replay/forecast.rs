@@ -161,9 +161,10 @@ mod tests {
                     for want in seconds {
                         let chance = forecast.chance();
                         let is_busy = *want > 0;
-                        let bin =
-                            (0_usize..11).find(|bin| chance * 10.0 < f64::from(*bin as u8) + 1.0);
-                        if let Some(bin) = bin.and_then(|bin| bins.get_mut(bin)) {
+                        let tenths = (1_u8..=11).zip(&mut bins);
+                        let mut above =
+                            tenths.skip_while(|(end, _)| f64::from(*end) <= chance * 10.0);
+                        if let Some((_, bin)) = above.next() {
                             bin[0] += 1.0;
                             bin[1] += chance;
                             bin[2] += f64::from(u8::from(is_busy));

@@ -1,5 +1,7 @@
 //! The printed tables and goals.
 
+use std::fmt::Write as _;
+
 use bursar_units::words::number as grouped;
 
 use super::super::table::{Goal, Row, Table, tenths};
@@ -123,7 +125,7 @@ fn sizes(day: &Day, names: &str) -> String {
             ),
         };
         let width = columns.chars().count() + usize::from(percent > 0);
-        out += &format!("{label:width$}");
+        let _ = write!(out, "{label:width$}");
     }
     out.trim_end().to_owned()
 }
