@@ -280,6 +280,68 @@ fn every_line_has_its_settings_and_its_counts() {
     }
 }
 
+/// Method: a record that begins with two lines of the version before, whose clearings nobody can repeat.
+#[test]
+fn lines_of_older_versions_are_checked_by_their_hashes_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("record.jsonl");
+    let nothing = Hash([0; 32]);
+    let old = |at_ms: u64, previous: Hash| {
+        format!(
+            "{{\"atMs\":{at_ms},\"lines\":{at_ms},\"writes\":0,\"previous\":\"{previous}\",\"whole\":true,\"pods\":[[1]]}}"
+        )
+    };
+    let first = old(1, nothing);
+    let second = old(2, bursar_journal::hash::sha256(first.as_bytes()));
+    let text = format!("{first}\n{second}\n");
+    fs::write(&path, &text).unwrap();
+    let mut record = Record::open(directory.path()).unwrap();
+    let mut plant = Plant::new(2);
+    plant.add(&mut record, 600);
+    plant.add(&mut record, 601);
+    let (all, verified) = read(directory.path());
+    assert_eq!(verified.lines, 4);
+    let replayed: Vec<bool> = all.iter().map(|past| past.replayed.is_some()).collect();
+    assert_eq!(replayed, [false, false, true, true]);
+    let found = record::read_at(directory.path(), 2).unwrap().unwrap();
+    assert_eq!((found.line, found.replayed), (2, None));
+    // A change in an old line is found by the hash in the next one.
+    let good = fs::read_to_string(&path).unwrap();
+    fs::write(&path, good.replacen("[[1]]", "[[2]]", 1)).unwrap();
+    let broken = record::read(directory.path(), |_| {}).unwrap_err();
+    assert!(
+        broken.to_string().contains("hash of the previous line"),
+        "{broken}"
+    );
+}
+
+/// Method: a line cannot be written once; the readings of its clearing are missing in the record.
+#[test]
+fn after_a_line_that_could_not_be_written_the_whole_state_follows() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut record = Record::open(directory.path()).unwrap();
+    let mut plant = Plant::new(2);
+    plant.add(&mut record, 600);
+    let supply = Supply {
+        allocatable_milli: 600,
+        unmanaged_milli: Some(0),
+    };
+    let (clearing, inputs) = plant.clear(supply);
+    // An old segment that cannot be removed.
+    let old = directory.path().join("record-0000000000000001.jsonl");
+    fs::create_dir(&old).unwrap();
+    let opened = fs::File::open(&old).unwrap();
+    opened.set_modified(std::time::UNIX_EPOCH).unwrap();
+    let late_ms = 86_400_000;
+    let failed = record.add(late_ms, &plant.rules, (&clearing, &inputs), Vec::new());
+    assert!(failed.is_err());
+    fs::remove_dir(&old).unwrap();
+    plant.now_us = late_ms * 1_000;
+    plant.add(&mut record, 601);
+    plant.add(&mut record, 602);
+    assert_eq!(read(directory.path()).1.lines, 3);
+}
+
 #[test]
 fn a_reopened_record_continues_its_counts() {
     let directory = tempfile::tempdir().unwrap();
