@@ -79,18 +79,18 @@ fn text(simulation: &Simulation, simulated: &Simulated, look: &Look) -> String {
     let world = &simulation.world;
     let pods = u64::try_from(world.pods.len()).unwrap_or(u64::MAX);
     let headline = format!(
-        "{}s, {}, {}m to share: {}",
+        "{}s, {}, {}m to share: {} written",
         world.seconds,
         words::count(pods, "pod"),
         world.capacity_milli,
-        words::count(simulated.writes, "limit written").replace("writtens", "written"),
+        words::count(simulated.writes, "limit"),
     );
     let mut text = look.paint(Meaning::Subject, &headline) + "\n";
     text.push_str(&layout::table(COLUMNS, &simulated.changes, look, false));
     let lost = simulated.lost_milli_seconds;
     let throttled = words::count(simulated.throttled_seconds, "second");
     text.push_str(&format!(
-        "throttled for {throttled} of all pods together; {lost} ms of CPU were lost or still wait\n"
+        "throttled for {throttled}, summed over the pods; {lost} ms of CPU were lost or still wait\n"
     ));
     text
 }
@@ -103,10 +103,10 @@ fn reason(change: &SimulatedChange) -> String {
         (BoundBy::Min, _) => "its minimum".to_owned(),
         (BoundBy::Max, _) => "its maximum".to_owned(),
         (BoundBy::Memory, Some(0) | None) => {
-            "what it asks for, without headroom: others ask".to_owned()
+            "what it uses and asks for, without headroom".to_owned()
         }
         (BoundBy::Memory, Some(rung)) => {
-            format!("its use in the last {rung}s, plus headroom: others ask")
+            format!("its use in the last {rung}s, plus headroom: older use is not kept")
         }
         (BoundBy::Step, _) => "twice its use, plus headroom: never seen larger".to_owned(),
         (BoundBy::Survival, _) => "the minimums do not fit: what it survives with".to_owned(),
