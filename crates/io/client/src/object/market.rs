@@ -75,13 +75,13 @@ struct FilePod {
 
 /// Reads the node of a file, or all mistakes in it.
 pub fn read_market(file: &File) -> Result<Market, Mistakes> {
-    read_document(file, "cleared", read)
+    read_document(file, ("clear", "cleared"), read)
 }
 
 /// Reads the one document of a file, or all mistakes in it.
 pub(super) fn read_document<T>(
     file: &File,
-    undone: &'static str,
+    (verb, undone): (&str, &'static str),
     read: impl Fn(&Node) -> Result<T, Vec<FieldMistake>>,
 ) -> Result<T, Mistakes> {
     let failed = |mistakes| Mistakes {
@@ -106,7 +106,7 @@ pub(super) fn read_document<T>(
     })?;
     documents.retain(|node| !matches!(node.kind, Kind::Null));
     match documents.as_slice() {
-        [] => Err(of_file(&format!("has no node to be {undone}"))),
+        [] => Err(of_file(&format!("has no node to {verb}"))),
         [node] => read(node).map_err(of_text),
         [_, second, ..] => {
             let remedy = format!("only one node is {undone}");

@@ -91,7 +91,7 @@ struct FilePod {
 
 /// Reads the node and the load of a file, or all mistakes in it.
 pub fn read_simulation(file: &File) -> Result<Simulation, Mistakes> {
-    read_document(file, "simulated", |node| {
+    read_document(file, ("simulate", "simulated"), |node| {
         let file: SimulationFile = read_shape(node, &SHAPE, check_want)?;
         let pods = u64::try_from(file.pods.len()).unwrap_or(u64::MAX);
         if POD_SECONDS_MAX < pods.saturating_mul(file.seconds) {

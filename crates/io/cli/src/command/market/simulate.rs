@@ -5,7 +5,7 @@ use std::path::Path;
 use bursar_client::api::{Simulated, SimulatedChange};
 use bursar_client::object::{Simulation, read_simulation};
 use bursar_engine::words;
-use bursar_market::clear::BoundBy;
+use bursar_market::clear::{BoundBy, Step};
 use bursar_market::simulate::simulate;
 
 use super::{picture, read};
@@ -35,7 +35,7 @@ fn play(simulation: &Simulation) -> (Simulated, Rungs) {
         world,
         |second, pod| simulation.want_milli(second, pod),
         |second| {
-            let rung = whole(second.node.step().and_then(|step| step.rung()));
+            let rung = whole(second.node.step().and_then(Step::rung));
             if rungs.last().is_none_or(|(_, last)| *last != rung) {
                 rungs.push((second.second, rung));
             }
@@ -89,10 +89,10 @@ fn text(simulation: &Simulation, simulated: &Simulated, look: &Look) -> String {
     text.push_str(&layout::table(COLUMNS, &simulated.changes, look, false));
     let lost = simulated.lost_milli_seconds;
     let throttled = words::count(simulated.throttled_seconds, "second");
-    text.push_str(&format!(
+    let sums = format!(
         "throttled for {throttled}, summed over the pods; {lost} ms of CPU were lost or still wait\n"
-    ));
-    text
+    );
+    text + &sums
 }
 
 /// The bound in words.
