@@ -181,7 +181,7 @@ examples:
     /// The CPU of one node, divided by need and price
     #[command(
         subcommand,
-        before_help = "example:  bursar market clear -f market.yaml",
+        before_help = "example:  bursar market simulate -f simulate.yaml",
         help_template = HELP,
         disable_help_subcommand = true
     )]

@@ -20,6 +20,7 @@ pub mod limit;
 pub mod list;
 pub mod market;
 pub mod node;
+pub mod simulated;
 pub mod token;
 pub mod word;
 
@@ -51,6 +52,7 @@ pub use market::{
     NodeMarket, ObservedGroup, RestoreAnswer, RestoreRequest, RestoredPod, UnmanagedPods, Wrote,
 };
 pub use node::{Node, NodeMetadata, NodeStatus};
+pub use simulated::{Simulated, SimulatedChange};
 pub use token::{Identity, Role, Token, TokenCreated, TokenRequest};
 
 /// Maximum size of a request body, in bytes.

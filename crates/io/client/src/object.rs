@@ -7,11 +7,13 @@ pub mod limit;
 mod market;
 mod mistake;
 pub mod node;
+mod simulation;
 pub(crate) mod spec;
 
 pub use crate::api::body::read_values;
 pub use market::read_market;
 pub use mistake::{Mistake, Mistakes};
+pub use simulation::{Simulation, read_simulation};
 
 use std::collections::BTreeSet;
 

@@ -54,7 +54,7 @@ fn the_corpus_of_the_market_is_in_the_present_format() {
     assert_eq!(verified.unwrap().lines, 6);
     let file = bursar_client::object::File {
         name: "market.yaml".to_owned(),
-        bytes: input("market/guards"),
+        bytes: input("market/docs"),
     };
     let market = bursar_client::object::read_market(&file).unwrap();
     assert_eq!(market.pods.len(), 3);

@@ -1,15 +1,18 @@
 //! `bursar market clear`: clears one node from a file, with the function that the agent calls.
+//! `bursar market simulate`: plays a load through the agent's node.
 
 pub(super) mod agent;
+mod picture;
 pub(super) mod scene;
 pub(super) mod settings;
 pub(super) mod sharing;
+mod simulate;
 pub(super) mod top;
 
 use std::path::Path;
 
 use bursar_client::api::Clearing;
-use bursar_client::object::read_market;
+use bursar_client::object::{File, Mistakes, read_market};
 use bursar_market::clear::{Cleared, Market, clear};
 use bursar_market::decimal::price;
 use bursar_market::explain::{Scene, explain, price_line, why};
@@ -26,22 +29,31 @@ const LABEL: usize = 8;
 pub(super) const BLANK: &str = " ";
 
 pub(super) fn run(session: &mut Session, verb: &MarketVerb) -> Result<(), Stop> {
-    let MarketVerb::Clear { file } = verb;
-    let market = read(session, file)?;
-    let cleared = clear(&market);
-    session.show_unnamed(&Clearing::from(&cleared), |look| {
-        text(&market, &cleared, look)
-    })
+    match verb {
+        MarketVerb::Clear { file } => {
+            let market = read(session, file, read_market)?;
+            let cleared = clear(&market);
+            session.show_unnamed(&Clearing::from(&cleared), |look| {
+                text(&market, &cleared, look)
+            })
+        }
+        MarketVerb::Simulate { file, picture } => simulate::run(session, file, picture.as_deref()),
+    }
 }
 
-fn read(session: &mut Session, path: &Path) -> Result<Market, Stop> {
+/// Reads the one document of a file; its mistakes are printed with their lines.
+fn read<T>(
+    session: &mut Session,
+    path: &Path,
+    read: impl Fn(&File) -> Result<T, Mistakes>,
+) -> Result<T, Stop> {
     let files = apply::read(session, path)?;
     let [file] = files.as_slice() else {
         let message = format!("{} has several files: name one", path.display());
         return Err(Failure::usage(message).into());
     };
-    match read_market(file) {
-        Ok(market) => Ok(market),
+    match read(file) {
+        Ok(value) => Ok(value),
         Err(mistakes) if session.for_programs() => Err(mistakes.to_problem().into()),
         Err(mistakes) => {
             session.say(&format!("{mistakes}\n"));

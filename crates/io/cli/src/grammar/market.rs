@@ -118,7 +118,7 @@ a file:
   quantumMilli: 1
   pods:                           # demandPpm, or needMilli instead
   - {id: a, minMilli: 100, maxMilli: 1000, weight: 100, demandPpm: 600000}
-  - {id: b, minMilli: 100, maxMilli: 1000, needMilli: 533, currentMilli: 300, cooling: true}",
+  - {id: b, minMilli: 100, maxMilli: 1000, needMilli: 533}",
         after_help = "Needs no server: it calls the same function as the agent of a node.",
         help_template = HELP
     )]
@@ -126,5 +126,35 @@ a file:
         /// File, or - for stdin
         #[arg(short, long, value_name = "FILE")]
         file: PathBuf,
+    },
+    /// Play a load from a file through the market, on virtual time
+    #[command(
+        before_help = "example:  bursar market simulate -f simulate.yaml",
+        before_long_help = "\
+examples:
+  bursar market simulate -f simulate.yaml                        every change of a limit
+  bursar market simulate -f simulate.yaml -o json                the same for programs
+  bursar market simulate -f simulate.yaml --picture market.svg   and a picture
+
+a file:
+  capacityMilli: 800
+  writesPerHour: 600
+  seconds: 30
+  work: lost                      # what a limit holds back; or waits
+  pods:                           # want: [second, millicores] from then on
+  - {id: a, minMilli: 50, maxMilli: 1000, want: [[1, 0], [3, 500], [11, 0]]}
+  - {id: b, minMilli: 50, maxMilli: 1000, want: [[1, 20], [13, 600], [21, 20]]}",
+        after_help = "\
+Needs no server: it plays the agent's estimates, clearings and budget of writes. A pod begins without a
+limit, so the first clearing writes every limit.",
+        help_template = HELP
+    )]
+    Simulate {
+        /// File, or - for stdin
+        #[arg(short, long, value_name = "FILE")]
+        file: PathBuf,
+        /// Also write a picture of wants, limits and rungs (SVG)
+        #[arg(long, value_name = "FILE")]
+        picture: Option<PathBuf>,
     },
 }

@@ -19,7 +19,7 @@ const HEADROOM_MAX_PERMILLE: u64 = 1_000;
 const DEMAND: &str = "demandPpm";
 const NEED: &str = "needMilli";
 
-const MILLI: Shape = Shape::Whole {
+pub(super) const MILLI: Shape = Shape::Whole {
     min: 0,
     max: VALUE_MAX,
 };
@@ -75,10 +75,19 @@ struct FilePod {
 
 /// Reads the node of a file, or all mistakes in it.
 pub fn read_market(file: &File) -> Result<Market, Mistakes> {
+    read_document(file, ("clear", "cleared"), read)
+}
+
+/// Reads the one document of a file, or all mistakes in it.
+pub(super) fn read_document<T>(
+    file: &File,
+    (verb, undone): (&str, &'static str),
+    read: impl Fn(&Node) -> Result<T, Vec<FieldMistake>>,
+) -> Result<T, Mistakes> {
     let failed = |mistakes| Mistakes {
         mistakes,
         documents: 1,
-        undone: "cleared",
+        undone,
     };
     let of_file = |message: &str| failed(vec![Mistake::of_file(&file.name, message)]);
     let text = text_of(file).map_err(|message| of_file(&message))?;
@@ -97,35 +106,47 @@ pub fn read_market(file: &File) -> Result<Market, Mistakes> {
     })?;
     documents.retain(|node| !matches!(node.kind, Kind::Null));
     match documents.as_slice() {
-        [] => Err(of_file("has no node to clear")),
+        [] => Err(of_file(&format!("has no node to {verb}"))),
         [node] => read(node).map_err(of_text),
         [_, second, ..] => {
-            let wrong = Wrong::with("a second document begins here", "only one node is cleared");
+            let remedy = format!("only one node is {undone}");
+            let wrong = Wrong::with("a second document begins here", remedy);
             Err(of_text(vec![FieldMistake::new(second.position, "", wrong)]))
         }
     }
 }
 
-fn read(node: &Node) -> Result<Market, Vec<FieldMistake>> {
+/// Checks the shape of a document and its pods; then converts it.
+pub(super) fn read_shape<T: serde::de::DeserializeOwned>(
+    node: &Node,
+    shape: &Shape,
+    check_pod: impl Fn(&Node, &str, &mut Vec<FieldMistake>),
+) -> Result<T, Vec<FieldMistake>> {
     let mut mistakes = Vec::new();
-    shape::check(&SHAPE, node, "", &mut mistakes);
+    shape::check(shape, node, "", &mut mistakes);
     if let Some(Kind::List(pods)) = node.get("pods").map(|pods| &pods.kind) {
-        check_pods(pods, &mut mistakes);
+        check_pods(pods, &mut mistakes, check_pod);
     }
     mistakes.sort_by_key(|mistake| (mistake.position.line, mistake.position.column));
     if !mistakes.is_empty() {
         return Err(mistakes);
     }
     // A document of the right shape can be read.
-    serde_json::from_value::<MarketFile>(node.to_value())
-        .map(Into::into)
-        .map_err(|error| {
-            let wrong = Wrong::new(format!("cannot be read: {error}"));
-            vec![FieldMistake::new(node.position, "", wrong)]
-        })
+    serde_json::from_value(node.to_value()).map_err(|error| {
+        let wrong = Wrong::new(format!("cannot be read: {error}"));
+        vec![FieldMistake::new(node.position, "", wrong)]
+    })
 }
 
-fn check_pods(pods: &[Node], mistakes: &mut Vec<FieldMistake>) {
+fn read(node: &Node) -> Result<Market, Vec<FieldMistake>> {
+    read_shape::<MarketFile>(node, &SHAPE, check_demand).map(Into::into)
+}
+
+fn check_pods(
+    pods: &[Node],
+    mistakes: &mut Vec<FieldMistake>,
+    check_pod: impl Fn(&Node, &str, &mut Vec<FieldMistake>),
+) {
     let mut seen = std::collections::BTreeSet::new();
     for (pod, index) in pods.iter().zip(0..) {
         let path = format!("pods[{index}]");
@@ -145,23 +166,27 @@ fn check_pods(pods: &[Node], mistakes: &mut Vec<FieldMistake>) {
             let wrong = Wrong::with("names the same pod again", "leave one of them out");
             FieldMistake::new(name.position, join(&path, "id"), wrong)
         }));
-        match (pod.given(DEMAND), pod.given(NEED)) {
-            (Some(_), Some(need)) => {
-                let wrong =
-                    Wrong::with("cannot be combined with demandPpm", "leave one of them out");
-                mistakes.push(FieldMistake::new(need.position, join(&path, NEED), wrong));
-            }
-            (None, None) => {
-                let position = name.unwrap_or(pod).position;
-                let wrong = Wrong::new("needs demandPpm or needMilli");
-                mistakes.push(FieldMistake::new(position, path, wrong));
-            }
-            _ => {}
-        }
+        check_pod(pod, &path, mistakes);
     }
 }
 
-fn id(text: &str) -> Result<(), Wrong> {
+/// A pod has either a demand or a need.
+fn check_demand(pod: &Node, path: &str, mistakes: &mut Vec<FieldMistake>) {
+    match (pod.given(DEMAND), pod.given(NEED)) {
+        (Some(_), Some(need)) => {
+            let wrong = Wrong::with("cannot be combined with demandPpm", "leave one of them out");
+            mistakes.push(FieldMistake::new(need.position, join(path, NEED), wrong));
+        }
+        (None, None) => {
+            let position = pod.get("id").unwrap_or(pod).position;
+            let wrong = Wrong::new("needs demandPpm or needMilli");
+            mistakes.push(FieldMistake::new(position, path.to_owned(), wrong));
+        }
+        _ => {}
+    }
+}
+
+pub(super) fn id(text: &str) -> Result<(), Wrong> {
     match text {
         "" => Err(Wrong::new("must not be empty")),
         _ if text.contains(char::is_control) => Err(Wrong::new("must be one line of text")),

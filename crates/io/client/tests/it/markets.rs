@@ -1,7 +1,8 @@
 //! A node in a file is read whole or not at all, and every mistake is shown at its line.
 
-use bursar_client::object::{File, read_market};
+use bursar_client::object::{File, Simulation, read_market, read_simulation};
 use bursar_market::clear::{Market, Policy, Want};
+use bursar_market::simulate::Work;
 use proptest::prelude::{any, proptest};
 
 fn read(text: &str) -> Result<Market, String> {
@@ -37,7 +38,7 @@ policy: proportional            # full-capacity, weighted-nash
 quantumMilli: 1
 pods:                           # demandPpm, or needMilli instead
 - {id: a, minMilli: 100, maxMilli: 1000, weight: 100, demandPpm: 600000}
-- {id: b, minMilli: 100, maxMilli: 1000, needMilli: 533, currentMilli: 300, cooling: true}
+- {id: b, minMilli: 100, maxMilli: 1000, needMilli: 533}
 ",
     )
     .unwrap();
@@ -47,9 +48,7 @@ pods:                           # demandPpm, or needMilli instead
     );
     let (a, b) = (&market.pods[0], &market.pods[1]);
     assert_eq!((a.want, a.weight), (Want::Demand(600_000), 100));
-    assert_eq!((a.current_milli, a.cooling), (None, false));
     assert_eq!((b.want, b.headroom_permille), (Want::Need(533), 100));
-    assert_eq!((b.current_milli, b.cooling), (Some(300), true));
 }
 
 #[test]
@@ -93,7 +92,7 @@ pods:
             "621 pods[1].minMilli must be a whole number from 0 to 1000000000",
             "708 pods[2].id must not be empty",
             "749 pods[2].demandPpm must be at most 1000000",
-            "767 pods[2].cooling must be true or false",
+            "758 pods[2].cooling is not a field",
             "770 pods[2].current is not a field",
             "803 pods[3] must be an object, not a number",
         ]
@@ -138,4 +137,39 @@ proptest! {
     fn no_bytes_make_it_panic(bytes in any::<Vec<u8>>()) {
         let _read = read_market(&File { name: "m".to_owned(), bytes });
     }
+}
+
+/// Reads a load; the mistakes as one text.
+fn read_load(text: &str) -> Result<Simulation, String> {
+    let file = File {
+        name: "simulate.yaml".to_owned(),
+        bytes: text.as_bytes().to_vec(),
+    };
+    read_simulation(&file).map_err(|mistakes| mistakes.to_string())
+}
+
+#[test]
+fn a_load_is_read_by_pod_and_second() {
+    let text = "capacityMilli: 800\nwritesPerHour: 60\nseconds: 30\nwork: waits\npods:\n\
+                - {id: b, minMilli: 50, maxMilli: 1000, want: [[2, 20], [13, 600]]}\n\
+                - {id: a, minMilli: 70, maxMilli: 1000, want: []}\n";
+    let load = read_load(text).unwrap();
+    let names: Vec<&str> = load.world.pods.iter().map(|(id, _)| &**id).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(load.world.settings.writes_per_hour, 60);
+    assert_eq!((load.world.work, load.world.seconds), (Work::Waits, 30));
+    let wants = [1, 2, 12, 13, 30].map(|second| load.want_milli(second, 1));
+    assert_eq!(wants, [0, 20, 20, 600, 600]);
+    assert_eq!(load.want_milli(30, 0), 0);
+    assert_eq!(load.world.pods[0].1.weight, 70, "the default weight");
+}
+
+#[test]
+fn a_load_that_would_take_too_long_is_refused() {
+    let pods: String = (0..200)
+        .map(|id| format!("- {{id: p{id}, minMilli: 1, maxMilli: 2, want: [[1, 1]]}}\n"))
+        .collect();
+    let refused = read_load(&format!("capacityMilli: 8\nseconds: 604800\npods:\n{pods}"));
+    let refused = refused.unwrap_err();
+    assert!(refused.contains("is too long for 200 pods"), "{refused}");
 }

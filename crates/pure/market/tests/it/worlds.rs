@@ -106,11 +106,11 @@ fn check(world: &World, node: &Node, (before, after): (u64, u64)) -> u64 {
     );
     for share in &cleared.shares {
         let got = share.allocated_milli;
-        let (least, most) = match cleared.mode {
-            Mode::Overloaded => (0, share.min_milli),
-            _ => (share.min_milli, share.max_milli),
+        let range = match cleared.mode {
+            Mode::Overloaded => 0..=share.min_milli,
+            _ => share.min_milli..=share.max_milli,
         };
-        assert!((least..=most).contains(&got), "INV-1 {share:?} {}", say());
+        assert!(range.contains(&got), "INV-1 {share:?} {}", say());
         if world.settings.policy == Policy::FullCapacity {
             continue;
         }

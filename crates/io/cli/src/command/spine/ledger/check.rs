@@ -340,9 +340,9 @@ mod tests {
         };
         let added = times.iter().map(|at_ms| {
             node.clear(*at_ms, supply);
-            let (clearing, none) = (node.last().unwrap(), BTreeMap::new());
+            let (clearing, inputs) = (node.last().unwrap(), BTreeMap::new());
             record
-                .add(*at_ms, &rules, (&clearing, &none), Vec::new())
+                .add(*at_ms, &rules, (&clearing, &inputs), Vec::new())
                 .unwrap();
             let position = record.position().unwrap();
             Position {
