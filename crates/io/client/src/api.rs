@@ -21,6 +21,7 @@ pub mod list;
 pub mod market;
 pub mod node;
 pub mod token;
+#[cfg(feature = "schema")]
 pub mod word;
 
 pub use allocation::{Allocation, AllocationStatus};
