@@ -22,6 +22,7 @@ pub mod market;
 pub mod node;
 pub mod simulated;
 pub mod token;
+#[cfg(feature = "schema")]
 pub mod word;
 
 pub use allocation::{Allocation, AllocationStatus};

@@ -22,3 +22,8 @@ pub use client::Client;
 pub use problem::{Code, Problem};
 pub use shape::{nearest, whole_number};
 pub use slot::Slot;
+
+#[cfg(not(feature = "schema"))]
+use bursar_schema::ToSchema;
+#[cfg(feature = "schema")]
+use utoipa::ToSchema;

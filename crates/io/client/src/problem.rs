@@ -8,11 +8,10 @@ pub use code::{Code, Page};
 
 use bursar_units::{Dimension, Instant, Label, ObjectName};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
+use crate::ToSchema;
 use crate::api::booking::End;
 use crate::api::instant;
-use crate::api::word;
 
 /// Refusal or failure of a request, as `application/problem+json`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -62,7 +61,7 @@ pub struct Problem {
     pub resource_version: Option<String>,
     /// Kind of end of the booking whose fence is stale.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<word::End>)]
+    #[schema(value_type = Option<crate::api::word::End>)]
     pub end: Option<End>,
     /// Time of that end.
     #[serde(default, skip_serializing_if = "Option::is_none")]

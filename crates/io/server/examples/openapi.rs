@@ -3,5 +3,5 @@
 use std::io::Write as _;
 
 fn main() -> std::io::Result<()> {
-    std::io::stdout().write_all(bursar_server::http::description().as_bytes())
+    std::io::stdout().write_all(bursar_server::http::generate().as_bytes())
 }

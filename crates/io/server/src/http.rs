@@ -6,29 +6,70 @@
 
 pub(crate) mod call;
 mod health;
+#[cfg(feature = "schema")]
 mod openapi;
 mod pages;
 pub(crate) mod respond;
 mod stream;
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{MatchedPath, Request};
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
+use axum::routing::{MethodFilter, on};
 use bursar_client::{Code, Problem};
-use utoipa_axum::router::OpenApiRouter;
 
 use crate::auth::CallerSource;
 use crate::service::Service;
 use crate::{booking, market, spine};
 
 pub(crate) use health::METRICS_TYPE;
-pub use openapi::description;
+#[cfg(feature = "schema")]
+pub(crate) use openapi::Refusals;
+#[cfg(feature = "schema")]
+pub use openapi::generate;
 pub(crate) use respond::busy;
 
-use respond::Refused;
+use call::{Call, Open};
+use respond::{Handled, Refused};
+
+/// The OpenAPI description of all routes: `openapi.json` in the repository.
+pub const DESCRIPTION: &str = include_str!("../../../../openapi.json");
+
+/// Address of a handler. The attribute `route` of the handler declares it.
+pub(crate) struct Route {
+    /// Path, with its variable parts in braces.
+    pub(crate) path: &'static str,
+    pub(crate) method: MethodFilter,
+    pub(crate) handler: Handler,
+    /// Adds the handler to the description.
+    #[cfg(feature = "schema")]
+    pub(crate) described: fn(openapi::Describing) -> openapi::Describing,
+}
+
+/// Handler of a route. Handlers are function pointers, so that the router is compiled once and not
+/// for each of them.
+#[derive(Clone, Copy)]
+pub(crate) enum Handler {
+    /// Answers authenticated callers.
+    Call(fn(Call) -> Handling),
+    /// Answers everybody.
+    Open(fn(Open) -> Handling),
+}
+
+type Handling = Pin<Box<dyn Future<Output = Handled> + Send>>;
+
+impl Handler {
+    async fn answer(self, app: App, request: Request) -> Handled {
+        match self {
+            Self::Call(handle) => handle(Call::read(app, request).await?).await,
+            Self::Open(handle) => handle(Open::read(app, request).await).await,
+        }
+    }
+}
 
 /// Shared state of the handlers.
 #[derive(Clone)]
@@ -49,30 +90,29 @@ impl App {
 /// connection.
 pub fn router(service: Arc<Service>, callers: CallerSource) -> Router {
     let app = App(Arc::new(Shared { service, callers }));
-    let (router, _description) = routes().split_for_parts();
-    router
+    routes()
+        .fold(Router::new(), |router, route| {
+            let handler = route.handler;
+            let answer = move |State(app), request| handler.answer(app, request);
+            router.route(route.path, on(route.method, answer))
+        })
         .fallback(no_such_address)
         .method_not_allowed_fallback(no_such_method)
         .layer(from_fn_with_state(app.clone(), finish))
         .with_state(app)
 }
 
-fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(openapi::head())
-        .merge(booking::routes::routes())
-        .merge(market::routes::routes())
-        .merge(spine::routes::routes())
-        .merge(stream::routes())
-        .merge(health::routes())
-        .merge(pages::routes())
+fn routes() -> impl Iterator<Item = &'static Route> {
+    booking::routes::routes()
+        .chain(market::routes::ROUTES)
+        .chain(spine::routes::routes())
+        .chain(stream::ROUTES)
+        .chain(health::ROUTES)
+        .chain(pages::ROUTES)
 }
 
 /// Writes problems, sets the record header, and counts requests.
-async fn finish(
-    axum::extract::State(app): axum::extract::State<App>,
-    request: Request,
-    next: Next,
-) -> Response {
+async fn finish(State(app): State<App>, request: Request, next: Next) -> Response {
     let uri = request.uri().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let response = next.run(request).await;
@@ -86,8 +126,7 @@ async fn finish(
 
 async fn no_such_address(request: Request) -> Refused {
     let path = request.uri().path();
-    let known = openapi::paths().iter().map(String::as_str);
-    let suggestion = crate::service::nearest_name(path, known);
+    let suggestion = crate::service::nearest_name(path, routes().map(|route| route.path));
     Refused(Box::new(Problem {
         changes: vec!["see /openapi.json for all addresses".to_owned()],
         suggestion,

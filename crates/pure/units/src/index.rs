@@ -6,6 +6,7 @@
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
 
 use hashbrown::HashTable;
 
@@ -79,18 +80,35 @@ impl<K: Eq + Hash, V> Index<K, V> {
     }
 }
 
+/// Number of tables of [`Positions`].
+const SHARDS: usize = 256;
+
 /// A hash set of positions in a table that holds the keys, for tables too large to store keys twice.
-#[derive(Clone, Debug, Default)]
+///
+/// A hash table that grows moves all its entries at once, and reads each key for it: with half a
+/// million keys that takes 80 ms. Therefore the set consists of many tables, which grow one by one.
+/// Copies share the tables that have not changed since.
+#[derive(Clone, Debug)]
 pub struct Positions {
     hasher: Seed,
-    table: HashTable<u32>,
+    shards: [Arc<HashTable<u32>>; SHARDS],
+}
+
+impl Default for Positions {
+    fn default() -> Self {
+        Self {
+            hasher: Seed::default(),
+            shards: std::array::from_fn(|_| Arc::default()),
+        }
+    }
 }
 
 impl Positions {
     /// The position of `key`; `key_at` reads the key at a position.
     pub fn find<'a>(&self, key: &str, key_at: impl Fn(u32) -> Option<&'a str>) -> Option<u32> {
         let hash = self.hasher.hash_one(key);
-        self.table
+        let table = self.shards.get(shard(hash))?;
+        table
             .find(hash, |position| key_at(*position) == Some(key))
             .copied()
     }
@@ -104,14 +122,25 @@ impl Positions {
     ) {
         let hash = self.hasher.hash_one(key);
         let rehash = |position: &u32| key_at(*position).map_or(0, |key| self.hasher.hash_one(key));
-        self.table.insert_unique(hash, position, rehash);
+        if let Some(table) = self.shards.get_mut(shard(hash)) {
+            Arc::make_mut(table).insert_unique(hash, position, rehash);
+        }
     }
 
     /// Removes the position of `key`.
     pub fn remove(&mut self, key: &str, position: u32) {
         let hash = self.hasher.hash_one(key);
-        if let Ok(entry) = self.table.find_entry(hash, |present| *present == position) {
+        let Some(table) = self.shards.get_mut(shard(hash)) else {
+            return;
+        };
+        if let Ok(entry) = Arc::make_mut(table).find_entry(hash, |present| *present == position) {
             entry.remove();
         }
     }
+}
+
+/// Table of a hash. The tables themselves use the first and the last bits of a hash.
+fn shard(hash: u64) -> usize {
+    let [_, byte, ..] = hash.to_be_bytes();
+    usize::from(byte)
 }

@@ -5,6 +5,7 @@ mod arrows;
 mod drift;
 mod fence;
 mod policy;
+mod profiles;
 mod scripts;
 mod suite;
 mod tidy;

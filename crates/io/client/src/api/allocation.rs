@@ -2,10 +2,10 @@
 
 use bursar_units::{BookingId, Instant, Label};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::booking::{Booking, State};
 use super::instant;
+use crate::ToSchema;
 
 /// A booking as an allocation.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]

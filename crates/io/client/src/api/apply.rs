@@ -2,9 +2,8 @@
 
 use bursar_units::vocabulary;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
-use super::word;
+use crate::ToSchema;
 
 /// The body of `POST /v1/apply`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -35,7 +34,7 @@ pub struct Change {
     /// The object, as in `limit/python`.
     pub object: String,
     /// Kind of change.
-    #[schema(value_type = word::ChangeKind)]
+    #[schema(value_type = crate::api::word::ChangeKind)]
     pub change: ChangeKind,
     /// The fields that differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

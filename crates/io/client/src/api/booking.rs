@@ -5,11 +5,11 @@ pub mod batch;
 
 use bursar_units::{BookingId, Label, vocabulary};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::body::{ID, LABEL, OUTCOME, PRIORITY, SLOTS, TTL, note_text, reason_of_force};
 use super::fields::object;
-use super::{integer, word};
+use super::integer;
+use crate::ToSchema;
 use crate::shape::{Shape, WHOLE};
 
 pub use answer::Booking;
@@ -51,7 +51,7 @@ object! {
         #[schema(default = 0, maximum = 9_007_199_254_740_991_u64)]
         optional wait_ms "waitMs": u64 = WHOLE;
         /// Priority in the queue.
-        #[schema(value_type = Option<word::Priority>, default = "normal")]
+        #[schema(value_type = Option<crate::api::word::Priority>, default = "normal")]
         optional priority "priority": Priority = PRIORITY;
         /// Execution that the booking belongs to, if it is not the booking's own id.
         #[schema(value_type = Option<String>, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$")]
@@ -107,7 +107,7 @@ object! {
         #[schema(maximum = 9_007_199_254_740_991_u64)]
         optional fence "fence": u64 = WHOLE;
         /// Outcome of the work.
-        #[schema(value_type = Option<word::Outcome>)]
+        #[schema(value_type = Option<crate::api::word::Outcome>)]
         optional outcome "outcome": Outcome = OUTCOME;
         /// Exit code of the work.
         optional exit_code "exitCode": i32 = Shape::Signed32;

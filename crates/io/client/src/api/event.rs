@@ -2,9 +2,9 @@
 
 use bursar_units::Instant;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::instant;
+use crate::ToSchema;
 
 /// Name of the last event of a stream whose token was revoked or has expired. Its data is the
 /// problem `unauthenticated`, and it has no id.

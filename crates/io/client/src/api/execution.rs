@@ -9,12 +9,12 @@ use bursar_booking::execution::{GRACE_MAX, MAX_TIME_MAX, START_TIMEOUT_MAX, TIME
 use bursar_units::{BookingId, Instant, Label, Millis, vocabulary};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
 
 use super::body::{ARGUMENT, ID, LABEL, PRIORITY, SLOTS, SOME, time};
 use super::booking::{Priority, one};
 use super::fields::object;
-use super::{instant, integer, word};
+use super::{instant, integer};
+use crate::ToSchema;
 use crate::problem::FieldError;
 use crate::shape::{Shape, WHOLE, Wrong};
 
@@ -77,7 +77,7 @@ object! {
         #[schema(minimum = 1)]
         optional pids "pids": u32 = Shape::Whole { min: 1, max: 0xffff_ffff };
         /// Priority in the queue.
-        #[schema(value_type = Option<word::Priority>, default = "normal")]
+        #[schema(value_type = Option<crate::api::word::Priority>, default = "normal")]
         optional priority "priority": Priority = PRIORITY;
         /// Maximum wait for its slots, in milliseconds; 0 means: refuse at once.
         #[serde(deserialize_with = "integer::optional")]
@@ -108,11 +108,11 @@ object! {
 #[serde(rename_all = "camelCase")]
 pub struct Course {
     /// State.
-    #[schema(value_type = word::ExecutionState)]
+    #[schema(value_type = crate::api::word::ExecutionState)]
     pub state: ExecutionState,
     /// Outcome, once it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<word::ExecutionOutcome>)]
+    #[schema(value_type = Option<crate::api::word::ExecutionOutcome>)]
     pub outcome: Option<ExecutionOutcome>,
     /// Signal that ended its process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,7 +122,7 @@ pub struct Course {
     pub out_of_memory: bool,
     /// Isolation of its process, once it has run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<word::Isolation>)]
+    #[schema(value_type = Option<crate::api::word::Isolation>)]
     pub isolation: Option<Isolation>,
     /// True if it was found running after a restore that had lost the records about it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -139,7 +139,7 @@ pub struct Course {
     pub stopping_at: Option<Instant>,
     /// Cause of the stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<word::StopCause>)]
+    #[schema(value_type = Option<crate::api::word::StopCause>)]
     pub cause: Option<StopCause>,
     /// Number of stops that left a process alive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -173,7 +173,7 @@ pub struct Step {
     /// Name.
     pub name: String,
     /// State.
-    #[schema(value_type = word::StepState)]
+    #[schema(value_type = crate::api::word::StepState)]
     pub state: StepState,
     /// Start; absent if it did not start.
     #[serde(default, skip_serializing_if = "Option::is_none")]

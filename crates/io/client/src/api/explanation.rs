@@ -3,10 +3,10 @@
 use bursar_engine::explain::WaitsFor;
 use bursar_units::{Instant, Label, ObjectName};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::execution::Saga;
-use super::{instant, word};
+use super::instant;
+use crate::ToSchema;
 use crate::problem::{Holder, LimitUse};
 
 /// Explanation of the state of an object.
@@ -21,7 +21,7 @@ pub struct Explanation {
     pub state: String,
     /// Cause of the wait, if it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<word::WaitsFor>)]
+    #[schema(value_type = Option<crate::api::word::WaitsFor>)]
     pub waits_for: Option<WaitsFor>,
     /// Reason, as a word for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]

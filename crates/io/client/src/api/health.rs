@@ -1,7 +1,8 @@
 //! Health of the server.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+
+use crate::ToSchema;
 
 /// Answer of `/healthz` and `/readyz`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -2,11 +2,11 @@
 
 use bursar_units::Instant;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::body::an_instant;
 use super::fields::object;
 use super::instant;
+use crate::ToSchema;
 use crate::shape::{Shape, WHOLE};
 
 /// Status of the ledger: the answer of `GET /v1/ledger`.

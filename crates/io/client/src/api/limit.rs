@@ -7,9 +7,9 @@ use bursar_booking::limit::WEIGHT_MAX;
 use bursar_units::quantity::{format_cpu, format_memory};
 use bursar_units::{INTEGER_MAX, Instant, Label, ObjectName};
 use serde::{Deserialize, Deserializer, Serialize};
-use utoipa::ToSchema;
 
 use super::{instant, integer};
+use crate::ToSchema;
 use crate::object::limit::{bound_text, cpu, duration, hours, memory, scope, scope_text, ttl};
 use crate::object::spec::spec;
 

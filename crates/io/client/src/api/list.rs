@@ -1,7 +1,8 @@
 //! Lists: pages that are consistent as of one record.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+
+use crate::ToSchema;
 
 /// One page of a list.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -5,9 +5,9 @@
 
 use bursar_units::{Instant, vocabulary};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
-use super::{instant, word};
+use super::instant;
+use crate::ToSchema;
 
 pub use bursar_market::clear::{
     BoundBy as MarketBound, Mode as MarketMode, Policy as MarketPolicy,
@@ -24,10 +24,10 @@ pub struct NodeMarket {
     #[schema(value_type = String, format = DateTime)]
     pub at: Instant,
     /// Mode, smoothed so that it does not flap.
-    #[schema(value_type = word::MarketMode)]
+    #[schema(value_type = crate::api::word::MarketMode)]
     pub mode: MarketMode,
     /// Mode of the last clearing alone.
-    #[schema(value_type = word::MarketMode)]
+    #[schema(value_type = crate::api::word::MarketMode)]
     pub cleared_mode: MarketMode,
     /// C: capacity that is shared.
     pub capacity_milli: u64,
@@ -47,12 +47,12 @@ pub struct NodeMarket {
     /// or a change by another program.
     pub over_milli: u64,
     /// Rule that divides scarce CPU.
-    #[schema(value_type = word::MarketPolicy)]
+    #[schema(value_type = crate::api::word::MarketPolicy)]
     pub policy: MarketPolicy,
     /// Smallest step of a limit.
     pub quantum_milli: u64,
     /// Step of the clearing that decided.
-    #[schema(value_type = word::MarketStep)]
+    #[schema(value_type = crate::api::word::MarketStep)]
     pub step: MarketStep,
     /// t = numerator / denominator: the CPU per unit of a bid, if the kernel rule divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,7 +63,7 @@ pub struct NodeMarket {
     /// W: number of intervals that are remembered while nobody lacks room.
     pub windows: u64,
     /// `act` if limits are written, else `observe`.
-    #[schema(value_type = word::MarketActs)]
+    #[schema(value_type = crate::api::word::MarketActs)]
     pub acts: MarketActs,
     /// Reason why the agent only observes although it is set to act.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -138,7 +138,7 @@ pub struct MarketPod {
     /// Name: that of a cgroup, or namespace and name on Kubernetes.
     pub pod: String,
     /// Origin.
-    #[schema(value_type = word::MarketKind)]
+    #[schema(value_type = crate::api::word::MarketKind)]
     pub kind: MarketKind,
     /// Floor and ceiling set by users.
     pub wrote: Wrote,
@@ -169,11 +169,11 @@ pub struct MarketPod {
     pub since: Option<Instant>,
     /// Bound that decided its share; absent while it is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<word::MarketBound>)]
+    #[schema(value_type = Option<crate::api::word::MarketBound>)]
     pub bound_by: Option<MarketBound>,
     /// Why its share was not written, or not all of it: `budget`, `cooldown` or `max-step`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<word::MarketBound>)]
+    #[schema(value_type = Option<crate::api::word::MarketBound>)]
     pub left_out: Option<MarketBound>,
     /// Reason why its limit is not changed.
     pub held: Option<MarketHeld>,
@@ -301,7 +301,7 @@ pub struct MarketPoint {
     #[schema(value_type = String, format = DateTime)]
     pub at: Instant,
     /// Mode that was shown.
-    #[schema(value_type = word::MarketMode)]
+    #[schema(value_type = crate::api::word::MarketMode)]
     pub mode: MarketMode,
     /// Price.
     pub price_ppm: u64,

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use bursar_units::ObjectName;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+
+use crate::ToSchema;
 
 /// A node.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]

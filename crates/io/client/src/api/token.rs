@@ -2,11 +2,11 @@
 
 use bursar_units::{Instant, Label, ObjectName};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::body::{LABEL, lifetime, token_name};
 use super::fields::object;
-use super::{instant, word};
+use super::instant;
+use crate::ToSchema;
 use crate::shape::Shape;
 
 pub use bursar_engine::token::Role;
@@ -19,7 +19,7 @@ pub struct Token {
     #[schema(value_type = String)]
     pub name: ObjectName,
     /// Roles of the bearer.
-    #[schema(value_type = Vec<word::Role>)]
+    #[schema(value_type = Vec<crate::api::word::Role>)]
     pub roles: Vec<Role>,
     /// Tenants that the bearer may act as.
     #[schema(value_type = Vec<String>)]
@@ -43,7 +43,7 @@ object! {
         #[schema(value_type = String, max_length = 253)]
         required name "name": ObjectName = Shape::Text(token_name);
         /// Roles of the bearer; at least one.
-        #[schema(value_type = Vec<word::Role>, min_items = 1)]
+        #[schema(value_type = Vec<crate::api::word::Role>, min_items = 1)]
         required roles "roles": Vec<Role> = Shape::List(&Shape::Word(&Role::WORDS));
         /// Tenants that the bearer may act as; required for `use`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -80,7 +80,7 @@ pub struct Identity {
     /// Authentication: `token`, `socket` or `anonymous`.
     pub via: String,
     /// Roles of the caller.
-    #[schema(value_type = Vec<word::Role>)]
+    #[schema(value_type = Vec<crate::api::word::Role>)]
     pub roles: Vec<Role>,
     /// Tenants that the bearer may act as.
     #[schema(value_type = Vec<String>)]

@@ -1,7 +1,8 @@
 //! Table of codes: status, exit code and text of the page.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+
+use crate::ToSchema;
 
 /// Page of a code at `/problems/{code}`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -3,10 +3,8 @@
 mod bookings;
 mod executions;
 
-use utoipa_axum::router::OpenApiRouter;
+use crate::http::Route;
 
-use crate::http::App;
-
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    bookings::routes().merge(executions::routes())
+pub(crate) fn routes() -> impl Iterator<Item = &'static Route> {
+    bookings::ROUTES.iter().chain(executions::ROUTES)
 }

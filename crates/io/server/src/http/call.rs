@@ -12,20 +12,21 @@ use std::time::Duration;
 
 use axum::RequestPartsExt as _;
 use axum::body::Body as HttpBody;
-use axum::extract::{FromRequest, RawPathParams, Request};
+use axum::extract::{RawPathParams, Request};
 use axum::response::Response;
 use bursar_client::api::BODY_BYTES_MAX;
 use bursar_client::{Code, Problem};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
 use http::header::CONTENT_LENGTH;
+use http::request::Parts;
 use http::{HeaderMap, Method};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
 use query::Query;
 
 use super::App;
-use super::respond::{Refused, bytes};
+use super::respond::bytes;
 use crate::caller::Caller;
 use crate::right::Right;
 use crate::service::Service;
@@ -40,32 +41,46 @@ pub(crate) struct Call {
     headers: HeaderMap,
     query: Query,
     /// The variable parts of the address; `None` if they are not UTF-8.
-    path: Option<Vec<(String, String)>>,
+    path: Option<PathParts>,
     body: Bytes,
 }
 
-impl FromRequest<App> for Call {
-    type Rejection = Refused;
+/// A request that needs no caller.
+pub(crate) struct Open {
+    pub(crate) app: App,
+    path: Option<PathParts>,
+}
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, Refused> {
+/// The variable parts of an address, by name.
+type PathParts = Vec<(String, String)>;
+
+impl Open {
+    pub(super) async fn read(app: App, request: Request) -> Self {
+        let path = path_parts(&mut request.into_parts().0).await;
+        Self { app, path }
+    }
+
+    /// The first variable part of the address.
+    pub(super) fn part(&self) -> &str {
+        let part = self.path.iter().flatten().next();
+        part.map_or("", |(_, text)| text)
+    }
+}
+
+impl Call {
+    pub(super) async fn read(app: App, request: Request) -> Result<Self, Problem> {
         let (mut parts, body) = request.into_parts();
         let service = app.service();
         let caller = app.0.callers.caller(&parts, service.ledger().view())?;
         let right = Right::new(service.ledger(), Arc::clone(&caller))?;
-        let path = parts.extract::<RawPathParams>().await.ok();
-        let path = path.map(|path| {
-            let parts = path.iter();
-            parts
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .collect()
-        });
+        let path = path_parts(&mut parts).await;
         let body = if parts.method == Method::GET {
             Bytes::new()
         } else {
             read_body(&parts.headers, body).await?
         };
         Ok(Self {
-            app: app.clone(),
+            app,
             caller,
             right,
             query: Query::parse(&parts.uri),
@@ -74,9 +89,7 @@ impl FromRequest<App> for Call {
             body,
         })
     }
-}
 
-impl Call {
     pub(crate) fn reading(&self) -> Reading<'_> {
         Reading::new(self)
     }
@@ -123,6 +136,15 @@ impl Call {
         response.extensions_mut().insert(lasting);
         response
     }
+}
+
+async fn path_parts(parts: &mut Parts) -> Option<PathParts> {
+    let path = parts.extract::<RawPathParams>().await.ok()?;
+    let path = path.iter();
+    Some(
+        path.map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+    )
 }
 
 async fn read_body(headers: &HeaderMap, body: HttpBody) -> Result<Bytes, Problem> {

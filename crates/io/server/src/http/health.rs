@@ -1,44 +1,42 @@
 //! Routes for liveness, readiness, metrics and the caller's identity.
 
-use axum::extract::State;
-use bursar_client::Problem;
-use bursar_client::api::{Health, Identity};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
+#![expect(clippy::unused_async, reason = "all handlers have one form")]
 
-use super::App;
-use super::call::Call;
+use bursar_client::api::Health;
+use bursar_schema::route;
+
+use super::call::{Call, Open};
 use super::respond::{Handled, bytes, json};
+use super::{App, Route};
 use crate::service::Answer;
 
 /// Media type of metrics, as Prometheus requests it. The agent sends it too.
 pub(crate) const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(healthz))
-        .routes(routes!(readyz))
-        .routes(routes!(get_metrics))
-        .routes(routes!(get_identity))
-}
+pub(super) const ROUTES: &[Route] = &[
+    healthz::ROUTE,
+    readyz::ROUTE,
+    get_metrics::ROUTE,
+    get_identity::ROUTE,
+];
 
 /// Reports that the process answers. Needs no token.
-#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, body = Health)))]
-async fn healthz(State(app): State<App>) -> Handled {
-    json(health(&app))
+#[route(get, path = "/healthz", tag = "server", responses((status = 200, body = Health)))]
+async fn healthz(open: Open) -> Handled {
+    json(health(&open.app))
 }
 
 /// Reports whether commands are accepted: the store answers and this server may write.
-#[utoipa::path(get, path = "/readyz", tag = "server",
+#[route(get, path = "/readyz", tag = "server",
     responses((status = 200, body = Health),
               (status = 503, body = Problem, content_type = "application/problem+json")))]
-async fn readyz(State(app): State<App>) -> Handled {
-    app.service().ready().await?;
-    json(health(&app))
+async fn readyz(open: Open) -> Handled {
+    open.app.service().ready().await?;
+    json(health(&open.app))
 }
 
 /// Counters and gauges as Prometheus text.
-#[utoipa::path(get, path = "/metrics", tag = "server",
+#[route(get, path = "/metrics", tag = "server",
     responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
 async fn get_metrics(call: Call) -> Handled {
     call.reading().end(Some(())).await?;
@@ -48,7 +46,7 @@ async fn get_metrics(call: Call) -> Handled {
 }
 
 /// Name, roles and tenants of the caller.
-#[utoipa::path(get, path = "/v1/identity", tag = "server", responses((status = 200, body = Identity)))]
+#[route(get, path = "/v1/identity", tag = "server", responses((status = 200, body = Identity)))]
 async fn get_identity(call: Call) -> Handled {
     call.reading().min_record().end(Some(())).await?;
     json(call.service().identity(&call.caller))

@@ -1,11 +1,21 @@
-//! The OpenAPI description, generated from the routes.
+//! Generator of the OpenAPI description.
 
-use std::sync::OnceLock;
+use std::collections::BTreeMap;
 
+use bursar_client::api::PROBLEM_MEDIA_TYPE;
+use utoipa::IntoResponses;
+use utoipa::openapi::response::Response;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{ComponentsBuilder, Info, License, OpenApi, OpenApiBuilder};
+use utoipa::openapi::{
+    ComponentsBuilder, ContentBuilder, Info, License, OpenApi, OpenApiBuilder, Ref, RefOr,
+    ResponseBuilder,
+};
+use utoipa_axum::router::OpenApiRouter;
 
-pub(super) fn head() -> OpenApi {
+/// The description, as far as it is generated.
+pub(crate) type Describing = OpenApiRouter;
+
+fn head() -> OpenApi {
     let mut license = License::new("Apache-2.0");
     license.identifier = Some("Apache-2.0".to_owned());
     let mut info = Info::new("Bursar", env!("CARGO_PKG_VERSION"));
@@ -27,30 +37,30 @@ pub(super) fn head() -> OpenApi {
         .build()
 }
 
-/// The description as pretty JSON with a final newline: the bytes of `openapi.json` in the
-/// repository.
-pub fn description() -> &'static str {
-    static TEXT: OnceLock<String> = OnceLock::new();
-    TEXT.get_or_init(|| {
-        let mut text = whole().to_pretty_json().unwrap_or_default();
-        text.push('\n');
-        text
-    })
-}
-
-/// All paths, with their variable parts in braces.
-pub(super) fn paths() -> &'static [String] {
-    static PATHS: OnceLock<Vec<String>> = OnceLock::new();
-    PATHS.get_or_init(|| whole().paths.paths.into_keys().collect())
-}
-
-/// Builds the description. `{*name}`, which matches the rest of a path, is written `{name}`.
-fn whole() -> OpenApi {
-    let mut description = super::routes().to_openapi();
+/// Generates the bytes of `openapi.json`: pretty JSON with a final newline. `{*name}`, which matches
+/// the rest of a path, is written `{name}`.
+pub fn generate() -> String {
+    let all = super::routes().fold(Describing::with_openapi(head()), |all, route| {
+        (route.described)(all)
+    });
+    let mut description = all.into_openapi();
     let paths = std::mem::take(&mut description.paths.paths);
     description.paths.paths = paths
         .into_iter()
         .map(|(path, item)| (path.replace("{*", "{"), item))
         .collect();
-    description
+    description.to_pretty_json().unwrap_or_default() + "\n"
+}
+
+/// The problems that every authenticated call may be refused with.
+pub(crate) struct Refusals;
+
+impl IntoResponses for Refusals {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem")));
+        let refused = ResponseBuilder::new()
+            .description("Refused, with the reason")
+            .content(PROBLEM_MEDIA_TYPE, problem.build());
+        BTreeMap::from([("default".to_owned(), refused.build().into())])
+    }
 }

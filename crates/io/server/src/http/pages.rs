@@ -1,31 +1,27 @@
 //! A page for each problem code, and the OpenAPI description.
 
-use axum::extract::Path;
-use axum::extract::rejection::PathRejection;
-use bursar_client::{Code, Problem};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
+#![expect(clippy::unused_async, reason = "all handlers have one form")]
 
+use bursar_client::{Code, Problem};
+use bursar_schema::route;
+
+use super::call::Open;
 use super::respond::{Handled, bytes};
-use super::{App, openapi as described};
+use super::{DESCRIPTION, Route};
 use crate::service::nearest_name;
 
-pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(problem_page))
-        .routes(routes!(openapi))
-}
+pub(super) const ROUTES: &[Route] = &[problem_page::ROUTE, openapi::ROUTE];
 
 /// Page that explains a problem code and its remedy.
-#[utoipa::path(get, path = "/problems/{code}", tag = "server", params(("code" = String, Path)),
+#[route(get, path = "/problems/{code}", tag = "server", params(("code" = String, Path)),
     responses((status = 200, body = String, content_type = "text/html"),
               (status = 404, body = Problem, content_type = "application/problem+json")))]
-async fn problem_page(path: Result<Path<String>, PathRejection>) -> Handled {
-    let word = path.map(|Path(word)| word).unwrap_or_default();
-    let code = Code::from_word(&word).ok_or_else(|| {
+async fn problem_page(open: Open) -> Handled {
+    let word = open.part();
+    let code = Code::from_word(word).ok_or_else(|| {
         let words = Code::ALL.iter().map(|code| code.word());
         Problem {
-            suggestion: nearest_name(&word, words),
+            suggestion: nearest_name(word, words),
             ..Problem::new(Code::NotFound, "no problem has this code")
         }
     })?;
@@ -33,9 +29,9 @@ async fn problem_page(path: Result<Path<String>, PathRejection>) -> Handled {
 }
 
 /// This OpenAPI description.
-#[utoipa::path(get, path = "/openapi.json", tag = "server", responses((status = 200, body = Object)))]
-async fn openapi() -> Handled {
-    Ok(bytes("application/json", described::description()))
+#[route(get, path = "/openapi.json", tag = "server", responses((status = 200, body = Object)))]
+async fn openapi(_: Open) -> Handled {
+    Ok(bytes("application/json", DESCRIPTION))
 }
 
 /// A page without scripts or styles, which is readable in a terminal too.

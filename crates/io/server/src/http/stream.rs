@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use bursar_client::Problem;
 use bursar_client::api::SIGNED_OUT;
+use bursar_schema::route;
 use bytes::Bytes;
 use futures_util::stream;
 use http::HeaderValue;
 use http::header::CACHE_CONTROL;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-use super::App;
+use super::Route;
 use super::call::Call;
 use super::respond::Handled;
 use crate::service::{Position, Stream, StreamFilter, StreamItem};
@@ -20,9 +19,7 @@ use crate::service::{Position, Stream, StreamFilter, StreamItem};
 /// Time without an event after which a comment shows that the stream is alive.
 const COMMENT_AFTER: Duration = Duration::from_secs(15);
 
-pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(stream_events))
-}
+pub(super) const ROUTES: &[Route] = &[stream_events::ROUTE];
 
 /// Committed events, as server-sent events.
 ///
@@ -31,12 +28,11 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 /// A stream ends within a second after its caller's token ends, with the event `signed-out`, which
 /// gives the reason. `pod.resized` is a live event without a record: it has no `id`, and slow
 /// readers may miss it. Events of records are never lost.
-#[utoipa::path(get, path = "/v1/events", tag = "events",
+#[route(get, path = "/v1/events", tag = "events",
     params(("kinds" = Option<String>, Query, description = "`booking`, `limit`, `node`, `pod`, `booking.granted` and so on, with commas"),
            ("tenant" = Option<String>, Query), ("from" = Option<u64>, Query, description = "Send events after this record; by default only new ones"),
            ("Last-Event-ID" = Option<String>, Header), ("minRecord" = Option<u64>, Query)),
-    responses((status = 200, body = String, content_type = "text/event-stream"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+    responses((status = 200, body = String, content_type = "text/event-stream"), Refusals))]
 async fn stream_events(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let tenant = reading.query("tenant");

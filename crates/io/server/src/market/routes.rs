@@ -1,29 +1,22 @@
 //! `/v1/nodes/{name}/market` and `…/restore`.
 
-use bursar_client::Problem;
-use bursar_client::api::{NodeMarket, RestoreAnswer, RestoreRequest};
+use bursar_client::api::RestoreRequest;
+use bursar_schema::route;
 use bursar_units::ObjectName;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-use crate::http::App;
+use crate::http::Route;
 use crate::http::call::Call;
 use crate::http::respond::{Handled, json};
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(get_market))
-        .routes(routes!(restore_node))
-}
+pub(crate) const ROUTES: &[Route] = &[get_market::ROUTE, restore_node::ROUTE];
 
 /// The CPU market of a node: its capacity, and the need and share of each pod, with the reasons.
-#[utoipa::path(get, path = "/v1/nodes/{name}/market", tag = "nodes",
+#[route(get, path = "/v1/nodes/{name}/market", tag = "nodes",
     params(("name" = String, Path, max_length = 253),
            ("since" = Option<String>, Query, description = "Include past clearings from this time on: `-10m`, the longest history kept, or an instant"),
            ("at" = Option<String>, Query, description = "Return the last clearing before this time, replayed from the agent's record of the last day: `-5m`, or an instant. Values that the record does not hold, such as use and originals, are absent"),
            ("minRecord" = Option<u64>, Query)),
-    responses((status = 200, body = NodeMarket),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+    responses((status = 200, body = NodeMarket), Refusals))]
 async fn get_market(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let name = reading.part("name");
@@ -40,11 +33,10 @@ async fn get_market(call: Call) -> Handled {
 }
 
 /// Restores every original CPU limit on a node, and stops acting there.
-#[utoipa::path(post, path = "/v1/nodes/{name}/restore", tag = "nodes",
+#[route(post, path = "/v1/nodes/{name}/restore", tag = "nodes",
     params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query)),
     request_body = Option<RestoreRequest>,
-    responses((status = 200, body = RestoreAnswer),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+    responses((status = 200, body = RestoreAnswer), Refusals))]
 async fn restore_node(call: Call) -> Handled {
     let mut reading = call.reading();
     let name = reading.part("name");

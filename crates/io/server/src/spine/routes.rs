@@ -4,12 +4,9 @@ mod declared;
 mod ledger;
 mod tokens;
 
-use utoipa_axum::router::OpenApiRouter;
+use crate::http::Route;
 
-use crate::http::App;
-
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    declared::routes()
-        .merge(tokens::routes())
-        .merge(ledger::routes())
+pub(crate) fn routes() -> impl Iterator<Item = &'static Route> {
+    let routes = declared::ROUTES.iter().chain(tokens::ROUTES);
+    routes.chain(ledger::ROUTES)
 }

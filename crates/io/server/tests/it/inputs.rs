@@ -159,6 +159,18 @@ async fn all_wrong_parameters_are_reported_together_without_parser_texts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_flag_without_a_value_is_refused() {
+    let world = World::new();
+    for given in ["dryRun", "dryRun="] {
+        let path = format!("/v1/bookings/a?{given}");
+        let body = r#"{"class":"python","tenant":"acme"}"#;
+        let problem = world.ask("PUT", &path, body).await.is_problem("invalid");
+        let expected = ["dryRun must be `true` or `false`"];
+        assert_eq!(sentences(&problem), expected, "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_label_with_invisible_characters_is_refused_but_an_old_one_is_still_read() {
     let world = World::new();
     let hidden = "ac\u{202e}me";

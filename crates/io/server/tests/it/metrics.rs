@@ -94,7 +94,7 @@ async fn at_most_a_hundred_classes_have_labels() {
 async fn every_route_has_its_label_and_nothing_else_does() {
     let world = World::new();
     let description: serde_json::Value =
-        serde_json::from_str(bursar_server::http::description()).unwrap();
+        serde_json::from_str(bursar_server::http::DESCRIPTION).unwrap();
     let paths = description["paths"].as_object().unwrap();
     let mut expected = BTreeMap::new();
     for path in paths.keys() {

@@ -118,7 +118,7 @@ fn all_wrong(
 #[tokio::test(start_paused = true)]
 async fn every_route_names_every_parameter_and_field_that_is_wrong() {
     let world = World::new();
-    let description: Value = serde_json::from_str(bursar_server::http::description()).unwrap();
+    let description: Value = serde_json::from_str(bursar_server::http::DESCRIPTION).unwrap();
     let paths = description["paths"].as_object().unwrap().iter();
     let routes: Vec<(&str, &str, &Value)> = paths
         .filter(|(path, _)| !OPEN.contains(&path.as_str()))

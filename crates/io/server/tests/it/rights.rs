@@ -60,7 +60,7 @@ const LATE_MAX: Duration = Duration::from_secs(1);
 
 #[test]
 fn every_lasting_route_is_tested_here() {
-    let description: Value = serde_json::from_str(bursar_server::http::description()).unwrap();
+    let description: Value = serde_json::from_str(bursar_server::http::DESCRIPTION).unwrap();
     let lasts = |operation: &Value| {
         let parameters = operation["parameters"].as_array();
         let waits = parameters.into_iter().flatten().any(|parameter| {

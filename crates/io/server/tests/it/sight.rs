@@ -149,7 +149,7 @@ async fn no_answer_to_a_tenant_names_another() {
         {"op":"cancel","id":"theirs-1"},{"op":"reserve","id":"theirs-2","class":"python"}]}"#;
     let batch = world.ask_as(acme(), "POST", "/v1/bookings", batch).await;
     let mut seen = vec![("refused".to_owned(), refused), ("batch".to_owned(), batch)];
-    let description: Value = serde_json::from_str(bursar_server::http::description()).unwrap();
+    let description: Value = serde_json::from_str(bursar_server::http::DESCRIPTION).unwrap();
     for (path, methods) in description["paths"].as_object().unwrap() {
         // The stream does not end; it has its own tests.
         if methods.get("get").is_none() || path == "/v1/events" {

@@ -3,11 +3,11 @@
 
 use bursar_units::{BookingId, Instant, Label};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::{End, Outcome, Priority, State};
+use crate::ToSchema;
 use crate::api::execution::{Course, ExecutionState};
-use crate::api::{instant, word};
+use crate::api::instant;
 
 /// Declares both answers. A row has the answers that contain the field, its type, its name and its
 /// description, with a second description if that of executions differs. The order of the rows is
@@ -20,7 +20,7 @@ macro_rules! answers {
         answers!(@put $lists $who {$($type)*} {#[schema(value_type = Option<String>)]} $($row)*);
     };
     (@row $lists:tt $who:ident word($type:ident) $($row:tt)*) => {
-        answers!(@put $lists $who {$type} {#[schema(value_type = Option<word::$type>)]} $($row)*);
+        answers!(@put $lists $who {$type} {#[schema(value_type = Option<crate::api::word::$type>)]} $($row)*);
     };
     (@row $lists:tt $who:ident instant $($row:tt)*) => {
         answers!(@put $lists $who {Instant} {
@@ -63,7 +63,7 @@ macro_rules! answers {
             #[schema(value_type = String)]
             pub id: BookingId,
             /// State.
-            #[schema(value_type = word::State)]
+            #[schema(value_type = crate::api::word::State)]
             pub state: State,
             $(
                 #[doc = $b_about]

@@ -2,11 +2,11 @@
 
 use bursar_units::{BookingId, Label, vocabulary};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::{Booking, BookingRequest, Outcome, Priority, ReleaseRequest, RenewRequest};
+use crate::ToSchema;
 use crate::api::fields::Fields;
-use crate::api::{integer, word};
+use crate::api::integer;
 use crate::problem::{FieldError, Problem};
 use crate::shape::{Case, Field};
 
@@ -104,7 +104,7 @@ pub struct BatchRefused {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(as = Operation)]
 pub struct FlatOperation {
-    #[schema(value_type = word::Kind)]
+    #[schema(value_type = crate::api::word::Kind)]
     op: OperationKind,
     #[schema(value_type = String)]
     id: BookingId,
@@ -133,7 +133,7 @@ pub struct FlatOperation {
     #[serde(deserialize_with = "integer::optional")]
     wait_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<word::Priority>)]
+    #[schema(value_type = Option<crate::api::word::Priority>)]
     priority: Option<Priority>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -148,7 +148,7 @@ pub struct FlatOperation {
     #[serde(deserialize_with = "integer::optional")]
     fence: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<word::Outcome>)]
+    #[schema(value_type = Option<crate::api::word::Outcome>)]
     outcome: Option<Outcome>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     exit_code: Option<i32>,

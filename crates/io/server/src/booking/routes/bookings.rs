@@ -3,43 +3,39 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bursar_client::Problem;
 use bursar_client::api::{
-    Batch, BatchAnswer, Booking, BookingRequest, CancelRequest, ListAnswer, NoteRequest, Operation,
-    ReleaseRequest, RenewRequest, State as BookingState,
+    Batch, BookingRequest, CancelRequest, Operation, ReleaseRequest, RenewRequest,
+    State as BookingState,
 };
+use bursar_schema::route;
 use bursar_units::{BookingId, Label, Millis};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-use crate::http::App;
+use crate::http::Route;
 use crate::http::call::{Call, Reading};
 use crate::http::respond::{Handled, json};
 use crate::service::{BookingFilter, BookingQuery, LONG_POLL_MAX, WriteMode};
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(list_bookings, batch_bookings))
-        .routes(routes!(get_booking, reserve_booking))
-        .routes(routes!(renew_booking))
-        .routes(routes!(release_booking))
-        .routes(routes!(cancel_booking))
-        .routes(routes!(note_booking))
-}
+pub(crate) const ROUTES: &[Route] = &[
+    list_bookings::ROUTE,
+    batch_bookings::ROUTE,
+    get_booking::ROUTE,
+    reserve_booking::ROUTE,
+    renew_booking::ROUTE,
+    release_booking::ROUTE,
+    cancel_booking::ROUTE,
+    note_booking::ROUTE,
+];
 
 /// Reserves slots under an id.
 ///
 /// A repeated request with the same id and body returns the current state of that booking.
-#[utoipa::path(
-    put, path = "/v1/bookings/{id}", tag = "bookings",
+#[route(put, path = "/v1/bookings/{id}", tag = "bookings",
     params(("id" = String, Path, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$"),
            ("dryRun" = Option<bool>, Query, description = "Return what would happen and change nothing")),
     request_body = BookingRequest,
     responses((status = 201, body = Booking, description = "Granted"),
               (status = 202, body = Booking, description = "Queued"),
-              (status = 200, body = Booking, description = "Requested before; this is its current state"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
-)]
+              (status = 200, body = Booking, description = "Requested before; this is its current state"), Refusals))]
 async fn reserve_booking(call: Call) -> Handled {
     let mut reading = call.reading();
     let id = reading.part("id");
@@ -51,15 +47,12 @@ async fn reserve_booking(call: Call) -> Handled {
 }
 
 /// A booking.
-#[utoipa::path(
-    get, path = "/v1/bookings/{id}", tag = "bookings",
+#[route(get, path = "/v1/bookings/{id}", tag = "bookings",
     params(("id" = String, Path, max_length = 128),
            ("fence" = Option<u64>, Query, description = "Compare with the current fence; the result is `held`"),
            ("wait" = Option<String>, Query, description = "Time to wait until a queued booking changes, such as `30s`; at most 5m"),
            ("minRecord" = Option<u64>, Query, description = "Wait until this record is reflected")),
-    responses((status = 200, body = Booking),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
-)]
+    responses((status = 200, body = Booking), Refusals))]
 async fn get_booking(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let id = reading.part("id");
@@ -73,13 +66,10 @@ async fn get_booking(call: Call) -> Handled {
 }
 
 /// Renews a booking: shows that its holder is alive. It is recorded when the old deadline comes.
-#[utoipa::path(
-    post, path = "/v1/bookings/{id}/renew", tag = "bookings",
+#[route(post, path = "/v1/bookings/{id}/renew", tag = "bookings",
     params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
     request_body = RenewRequest,
-    responses((status = 200, body = Booking),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
-)]
+    responses((status = 200, body = Booking), Refusals))]
 async fn renew_booking(call: Call) -> Handled {
     let mut reading = call.reading();
     let id = reading.part("id");
@@ -91,13 +81,10 @@ async fn renew_booking(call: Call) -> Handled {
 }
 
 /// Releases a booking. A repeat succeeds without effect: `applied` is false.
-#[utoipa::path(
-    post, path = "/v1/bookings/{id}/release", tag = "bookings",
+#[route(post, path = "/v1/bookings/{id}/release", tag = "bookings",
     params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
     request_body = ReleaseRequest,
-    responses((status = 200, body = Booking),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
-)]
+    responses((status = 200, body = Booking), Refusals))]
 async fn release_booking(call: Call) -> Handled {
     let mut reading = call.reading();
     let id = reading.part("id");
@@ -109,13 +96,10 @@ async fn release_booking(call: Call) -> Handled {
 }
 
 /// Takes a booking out of the queue, or stops an execution.
-#[utoipa::path(
-    post, path = "/v1/bookings/{id}/cancel", tag = "bookings",
+#[route(post, path = "/v1/bookings/{id}/cancel", tag = "bookings",
     params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
     request_body = Option<CancelRequest>,
-    responses((status = 200, body = Booking),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
-)]
+    responses((status = 200, body = Booking), Refusals))]
 async fn cancel_booking(call: Call) -> Handled {
     let mut reading = call.reading();
     let id = reading.part("id");
@@ -127,13 +111,10 @@ async fn cancel_booking(call: Call) -> Handled {
 }
 
 /// Records a remark on a booking, in place of the one before it.
-#[utoipa::path(
-    put, path = "/v1/bookings/{id}/note", tag = "bookings",
+#[route(put, path = "/v1/bookings/{id}/note", tag = "bookings",
     params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
     request_body = NoteRequest,
-    responses((status = 200, body = Booking),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
-)]
+    responses((status = 200, body = Booking), Refusals))]
 async fn note_booking(call: Call) -> Handled {
     let mut reading = call.reading();
     let id = reading.part("id");
@@ -144,13 +125,10 @@ async fn note_booking(call: Call) -> Handled {
 }
 
 /// Runs independent operations in order, with one result each. A batch is not atomic.
-#[utoipa::path(
-    post, path = "/v1/bookings", tag = "bookings",
+#[route(post, path = "/v1/bookings", tag = "bookings",
     params(("dryRun" = Option<bool>, Query)),
     request_body = Batch,
-    responses((status = 200, body = BatchAnswer),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
-)]
+    responses((status = 200, body = BatchAnswer), Refusals))]
 async fn batch_bookings(call: Call) -> Handled {
     let mut reading = call.reading();
     let mode = reading.mode();
@@ -160,8 +138,7 @@ async fn batch_bookings(call: Call) -> Handled {
 }
 
 /// Bookings that the caller may see: live ones by id, then ended ones, newest first.
-#[utoipa::path(
-    get, path = "/v1/bookings", tag = "bookings",
+#[route(get, path = "/v1/bookings", tag = "bookings",
     params(("class" = Option<String>, Query), ("language" = Option<String>, Query, description = "Alias of `class`"),
            ("tenant" = Option<String>, Query),
            ("state" = Option<String>, Query, description = "`queued`, `granted`, `ended`, or several separated by commas"),
@@ -169,9 +146,7 @@ async fn batch_bookings(call: Call) -> Handled {
            ("id" = Option<String>, Query), ("execution" = Option<String>, Query),
            ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
            ("minRecord" = Option<u64>, Query)),
-    responses((status = 200, body = ListAnswer<Booking>),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
-)]
+    responses((status = 200, body = ListAnswer<Booking>), Refusals))]
 async fn list_bookings(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let class: Option<Label> = reading.query("class");

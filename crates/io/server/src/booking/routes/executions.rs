@@ -2,47 +2,40 @@
 
 use std::io;
 
-use bursar_client::Problem;
-use bursar_client::api::{
-    CancelRequest, Execution, ExecutionOutcome, ExecutionRequest, ExecutionState, ListAnswer,
-};
+use bursar_client::api::{CancelRequest, ExecutionOutcome, ExecutionRequest, ExecutionState};
 use bursar_node::executor::Stream;
+use bursar_schema::route;
 use bursar_units::BookingId;
 use bytes::Bytes;
 use futures_util::stream;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::bookings::wait;
-use crate::http::App;
+use crate::http::Route;
 use crate::http::call::Call;
 use crate::http::respond::{Handled, json};
 use crate::service::{ExecutionFilter, Logs, LogsFrom};
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(list_executions))
-        .routes(routes!(get_execution, submit_execution))
-        .routes(routes!(cancel_execution))
-        .routes(routes!(get_execution_logs))
-}
+pub(crate) const ROUTES: &[Route] = &[
+    list_executions::ROUTE,
+    get_execution::ROUTE,
+    submit_execution::ROUTE,
+    cancel_execution::ROUTE,
+    get_execution_logs::ROUTE,
+];
 
 /// Runs a program under an id, in slots of its own.
 ///
 /// A repeated request with the same id and body returns the current state of that execution. Its
 /// program is started at most once. If its outcome cannot be known, it is `lost`.
-#[utoipa::path(
-    put, path = "/v1/executions/{id}", tag = "executions",
+#[route(put, path = "/v1/executions/{id}", tag = "executions",
     params(("id" = String, Path, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$"),
            ("dryRun" = Option<bool>, Query, description = "Return what would happen and change nothing; the program is not compared with an earlier one")),
     request_body = ExecutionRequest,
     responses((status = 201, body = Execution, description = "Granted: it starts"),
               (status = 202, body = Execution, description = "Queued"),
-              (status = 200, body = Execution, description = "Submitted before; this is its current state"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
-)]
+              (status = 200, body = Execution, description = "Submitted before; this is its current state"), Refusals))]
 async fn submit_execution(call: Call) -> Handled {
     let mut reading = call.reading();
     let id = reading.part("id");
@@ -58,14 +51,11 @@ async fn submit_execution(call: Call) -> Handled {
 }
 
 /// An execution, with the steps of its saga.
-#[utoipa::path(
-    get, path = "/v1/executions/{id}", tag = "executions",
+#[route(get, path = "/v1/executions/{id}", tag = "executions",
     params(("id" = String, Path, max_length = 128),
            ("wait" = Option<String>, Query, description = "Time to wait for another state, such as `30s`; at most 5m"),
            ("minRecord" = Option<u64>, Query, description = "Wait until this record is reflected")),
-    responses((status = 200, body = Execution),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
-)]
+    responses((status = 200, body = Execution), Refusals))]
 async fn get_execution(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let id = reading.part("id");
@@ -78,13 +68,10 @@ async fn get_execution(call: Call) -> Handled {
 /// Stops an execution in any state. A repeat has no effect: `applied` is false.
 ///
 /// Its slots are free only when its process is gone.
-#[utoipa::path(
-    post, path = "/v1/executions/{id}/cancel", tag = "executions",
+#[route(post, path = "/v1/executions/{id}/cancel", tag = "executions",
     params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
     request_body = Option<CancelRequest>,
-    responses((status = 200, body = Execution),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
-)]
+    responses((status = 200, body = Execution), Refusals))]
 async fn cancel_execution(call: Call) -> Handled {
     let mut reading = call.reading();
     let id = reading.part("id");
@@ -99,17 +86,14 @@ async fn cancel_execution(call: Call) -> Handled {
 }
 
 /// Executions that the caller may see: live ones by id, then ended ones, newest first.
-#[utoipa::path(
-    get, path = "/v1/executions", tag = "executions",
+#[route(get, path = "/v1/executions", tag = "executions",
     params(("class" = Option<String>, Query), ("tenant" = Option<String>, Query),
            ("state" = Option<String>, Query, description = "`queued`, `starting`, `running`, `stopping`, `stuck`, `ended`, or several separated by commas"),
            ("outcome" = Option<String>, Query, description = "`completed`, `failed`, `lost`, `cancelled`, `timed-out`, `wait-over`, or several separated by commas"),
            ("id" = Option<String>, Query),
            ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
            ("minRecord" = Option<u64>, Query)),
-    responses((status = 200, body = ListAnswer<Execution>),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
-)]
+    responses((status = 200, body = ListAnswer<Execution>), Refusals))]
 async fn list_executions(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let states = ExecutionState::ALL.map(|state| (state.word(), state));
@@ -128,16 +112,13 @@ async fn list_executions(call: Call) -> Handled {
 }
 
 /// Output of an execution, unchanged. Only callers that may act as its tenant can read it.
-#[utoipa::path(
-    get, path = "/v1/executions/{id}/logs", tag = "executions",
+#[route(get, path = "/v1/executions/{id}/logs", tag = "executions",
     params(("id" = String, Path, max_length = 128),
            ("stream" = Option<String>, Query, description = "`stdout`, the default, or `stderr`"),
            ("follow" = Option<bool>, Query, description = "Continue until the execution has ended"),
            ("from" = Option<u64>, Query, description = "Number of bytes to skip"),
            ("minRecord" = Option<u64>, Query)),
-    responses((status = 200, body = String, content_type = "text/plain"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")),
-)]
+    responses((status = 200, body = String, content_type = "text/plain"), Refusals))]
 async fn get_execution_logs(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let id = reading.part("id");

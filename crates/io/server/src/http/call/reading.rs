@@ -74,7 +74,7 @@ impl<'a> Reading<'a> {
     pub(crate) fn flag(&mut self, name: &'static str) -> bool {
         match self.text(name) {
             None | Some("false") => false,
-            Some("true" | "") => true,
+            Some("true") => true,
             Some(_) => {
                 self.mistake(name, "must be `true` or `false`");
                 false

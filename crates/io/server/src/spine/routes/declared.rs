@@ -1,34 +1,33 @@
 //! `/v1/limits`, `/v1/nodes`, `/v1/apply`, `/v1/explain`.
 
-use bursar_client::Problem;
-use bursar_client::api::{ApplyAnswer, ApplyRequest, Explanation, Limit, ListAnswer, Node};
 use bursar_client::object::{Address, ObjectKind};
 use bursar_engine::Reference;
+use bursar_schema::route;
 use bursar_units::ObjectName;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-use crate::http::App;
+use crate::http::Route;
 use crate::http::call::{Call, Reading};
 use crate::http::respond::{Handled, json};
 use crate::service::{EXPLAINED, ObjectChange, WriteOptions, no_subject};
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(list_limits))
-        .routes(routes!(get_limit, put_limit, delete_limit))
-        .routes(routes!(list_nodes))
-        .routes(routes!(get_node, put_node, delete_node))
-        .routes(routes!(apply))
-        .routes(routes!(explain))
-}
+pub(crate) const ROUTES: &[Route] = &[
+    list_limits::ROUTE,
+    get_limit::ROUTE,
+    put_limit::ROUTE,
+    delete_limit::ROUTE,
+    list_nodes::ROUTE,
+    get_node::ROUTE,
+    put_node::ROUTE,
+    delete_node::ROUTE,
+    apply::ROUTE,
+    explain::ROUTE,
+];
 
 /// Limits with their state, by name.
-#[utoipa::path(get, path = "/v1/limits", tag = "limits",
+#[route(get, path = "/v1/limits", tag = "limits",
     params(("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
            ("minRecord" = Option<u64>, Query)),
-    responses((status = 200, body = ListAnswer<Limit>),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+    responses((status = 200, body = ListAnswer<Limit>), Refusals))]
 async fn list_limits(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let (page, cursor) = (reading.page(), reading.query("cursor"));
@@ -37,10 +36,9 @@ async fn list_limits(call: Call) -> Handled {
 }
 
 /// A limit with its state.
-#[utoipa::path(get, path = "/v1/limits/{name}", tag = "limits",
+#[route(get, path = "/v1/limits/{name}", tag = "limits",
     params(("name" = String, Path, max_length = 253), ("minRecord" = Option<u64>, Query)),
-    responses((status = 200, body = Limit),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+    responses((status = 200, body = Limit), Refusals))]
 async fn get_limit(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let name = reading.part("name");
@@ -49,31 +47,28 @@ async fn get_limit(call: Call) -> Handled {
 }
 
 /// Creates or changes a limit, and returns the effect.
-#[utoipa::path(put, path = "/v1/limits/{name}", tag = "limits",
+#[route(put, path = "/v1/limits/{name}", tag = "limits",
     params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query),
            ("If-Match" = Option<String>, Header, description = "Change the limit only if its `resourceVersion` is this")),
     request_body = Limit,
-    responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "Created"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+    responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "Created"), Refusals))]
 async fn put_limit(call: Call) -> Handled {
     put(call, ObjectKind::Limit).await
 }
 
 /// Removes a limit.
-#[utoipa::path(delete, path = "/v1/limits/{name}", tag = "limits",
+#[route(delete, path = "/v1/limits/{name}", tag = "limits",
     params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query), ("If-Match" = Option<String>, Header)),
-    responses((status = 200, body = ApplyAnswer),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+    responses((status = 200, body = ApplyAnswer), Refusals))]
 async fn delete_limit(call: Call) -> Handled {
     drop_one(call, ObjectChange::DropLimit).await
 }
 
 /// Nodes, by name.
-#[utoipa::path(get, path = "/v1/nodes", tag = "nodes",
+#[route(get, path = "/v1/nodes", tag = "nodes",
     params(("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
            ("minRecord" = Option<u64>, Query)),
-    responses((status = 200, body = ListAnswer<Node>),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+    responses((status = 200, body = ListAnswer<Node>), Refusals))]
 async fn list_nodes(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let (page, cursor) = (reading.page(), reading.text("cursor"));
@@ -82,10 +77,9 @@ async fn list_nodes(call: Call) -> Handled {
 }
 
 /// A node.
-#[utoipa::path(get, path = "/v1/nodes/{name}", tag = "nodes",
+#[route(get, path = "/v1/nodes/{name}", tag = "nodes",
     params(("name" = String, Path, max_length = 253), ("minRecord" = Option<u64>, Query)),
-    responses((status = 200, body = Node),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+    responses((status = 200, body = Node), Refusals))]
 async fn get_node(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let name = reading.part("name");
@@ -94,30 +88,27 @@ async fn get_node(call: Call) -> Handled {
 }
 
 /// Creates or changes a node.
-#[utoipa::path(put, path = "/v1/nodes/{name}", tag = "nodes",
+#[route(put, path = "/v1/nodes/{name}", tag = "nodes",
     params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query), ("If-Match" = Option<String>, Header)),
     request_body = Node,
-    responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "Created"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+    responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "Created"), Refusals))]
 async fn put_node(call: Call) -> Handled {
     put(call, ObjectKind::Node).await
 }
 
 /// Removes a node.
-#[utoipa::path(delete, path = "/v1/nodes/{name}", tag = "nodes",
+#[route(delete, path = "/v1/nodes/{name}", tag = "nodes",
     params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query), ("If-Match" = Option<String>, Header)),
-    responses((status = 200, body = ApplyAnswer),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+    responses((status = 200, body = ApplyAnswer), Refusals))]
 async fn delete_node(call: Call) -> Handled {
     drop_one(call, ObjectChange::DropNode).await
 }
 
 /// Changes several objects, all or none.
-#[utoipa::path(post, path = "/v1/apply", tag = "limits",
+#[route(post, path = "/v1/apply", tag = "limits",
     params(("dryRun" = Option<bool>, Query)),
     request_body = ApplyRequest,
-    responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "The request has one object, which was created"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+    responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "The request has one object, which was created"), Refusals))]
 async fn apply(call: Call) -> Handled {
     let mut reading = call.reading();
     let options = WriteOptions {
@@ -135,10 +126,9 @@ async fn apply(call: Call) -> Handled {
 }
 
 /// Explanation of the state of an object: why it is so, when it changes, and whom it concerns.
-#[utoipa::path(get, path = "/v1/explain/{kind}/{name}", tag = "answers",
+#[route(get, path = "/v1/explain/{kind}/{name}", tag = "answers",
     params(("kind" = String, Path, description = "`booking` or `limit`"), ("name" = String, Path), ("minRecord" = Option<u64>, Query)),
-    responses((status = 200, body = Explanation),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+    responses((status = 200, body = Explanation), Refusals))]
 async fn explain(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let kind = reading.part::<String>("kind");

@@ -2,20 +2,15 @@
 
 use std::io;
 
-use bursar_client::Problem;
-use bursar_client::api::{
-    ExportedAnswer, ExportedRequest, Inclusion, LedgerStatus, ListAnswer, PruneAnswer,
-    PruneRequest, RecordView, RotateKeyAnswer, RotateKeyRequest,
-};
+use bursar_client::api::{ExportedRequest, PruneRequest, RotateKeyRequest};
 use bursar_engine::{Kind, Reference};
+use bursar_schema::route;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use http::HeaderValue;
 use http::header::CACHE_CONTROL;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-use crate::http::App;
+use crate::http::Route;
 use crate::http::call::Call;
 use crate::http::respond::{Handled, bytes, json};
 use crate::service::{Chunks, RecordFilter, no_subject};
@@ -24,25 +19,23 @@ use crate::service::{Chunks, RecordFilter, no_subject};
 const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
-        .routes(routes!(get_ledger))
-        .routes(routes!(list_records))
-        .routes(routes!(export_ledger))
-        .routes(routes!(note_exported))
-        .routes(routes!(backup_ledger))
-        .routes(routes!(prune_ledger))
-        .routes(routes!(rotate_key))
-        .routes(routes!(get_proof))
-        .routes(routes!(get_checkpoint))
-        .routes(routes!(get_inclusion))
-        .routes(routes!(get_tile))
-}
+pub(crate) const ROUTES: &[Route] = &[
+    get_ledger::ROUTE,
+    list_records::ROUTE,
+    export_ledger::ROUTE,
+    note_exported::ROUTE,
+    backup_ledger::ROUTE,
+    prune_ledger::ROUTE,
+    rotate_key::ROUTE,
+    get_proof::ROUTE,
+    get_checkpoint::ROUTE,
+    get_inclusion::ROUTE,
+    get_tile::ROUTE,
+];
 
 /// Status of the ledger.
-#[utoipa::path(get, path = "/v1/ledger", tag = "ledger", params(("minRecord" = Option<u64>, Query)),
-    responses((status = 200, body = LedgerStatus),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+#[route(get, path = "/v1/ledger", tag = "ledger", params(("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = LedgerStatus), Refusals))]
 async fn get_ledger(call: Call) -> Handled {
     call.reading().min_record().end(Some(())).await?;
     json(call.service().status().await?)
@@ -53,14 +46,13 @@ async fn get_ledger(call: Call) -> Handled {
 /// Callers with only the role `use` can read the records of their own bookings, by `object`.
 /// Anonymous callers cannot search. Stored records contain fences, so `raw` is for operators, and for
 /// a tenant about its own bookings.
-#[utoipa::path(get, path = "/v1/records", tag = "ledger",
+#[route(get, path = "/v1/records", tag = "ledger",
     params(("from" = Option<u64>, Query, description = "First record; `cursor` is an alias"),
            ("cursor" = Option<String>, Query), ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000),
            ("object" = Option<String>, Query, description = "Only records about this object, such as `booking/job-1`"),
            ("raw" = Option<bool>, Query, description = "Include each record as it is stored"),
            ("minRecord" = Option<u64>, Query)),
-    responses((status = 200, body = ListAnswer<RecordView>),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+    responses((status = 200, body = ListAnswer<RecordView>), Refusals))]
 async fn list_records(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let (cursor, from) = (reading.query::<u64>("cursor"), reading.query("from"));
@@ -79,10 +71,9 @@ async fn list_records(call: Call) -> Handled {
 
 /// Records as JSON lines that can be checked offline: the last line is a checkpoint over all of
 /// them. For operators.
-#[utoipa::path(get, path = "/v1/ledger/export", tag = "ledger",
+#[route(get, path = "/v1/ledger/export", tag = "ledger",
     params(("from" = Option<u64>, Query), ("to" = Option<u64>, Query), ("minRecord" = Option<u64>, Query)),
-    responses((status = 200, body = String, content_type = "application/jsonl"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+    responses((status = 200, body = String, content_type = "application/jsonl"), Refusals))]
 async fn export_ledger(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let (from, to) = (reading.query("from"), reading.query("to"));
@@ -92,9 +83,8 @@ async fn export_ledger(call: Call) -> Handled {
 }
 
 /// Confirms that an export is stored safely, so that its records may be pruned.
-#[utoipa::path(post, path = "/v1/ledger/exported", tag = "ledger", request_body = ExportedRequest,
-    responses((status = 200, body = ExportedAnswer),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+#[route(post, path = "/v1/ledger/exported", tag = "ledger", request_body = ExportedRequest,
+    responses((status = 200, body = ExportedAnswer), Refusals))]
 async fn note_exported(call: Call) -> Handled {
     let mut reading = call.reading();
     let request = reading.body();
@@ -103,9 +93,8 @@ async fn note_exported(call: Call) -> Handled {
 }
 
 /// The whole store in one file, consistent as of the start of the copy. The signing key is not in it.
-#[utoipa::path(get, path = "/v1/ledger/backup", tag = "ledger",
-    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+#[route(get, path = "/v1/ledger/backup", tag = "ledger",
+    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"), Refusals))]
 async fn backup_ledger(call: Call) -> Handled {
     call.reading().end(Some(())).await?;
     let chunks = call.shared_service().backup(&call.caller)?;
@@ -113,11 +102,10 @@ async fn backup_ledger(call: Call) -> Handled {
 }
 
 /// Erases the payloads of records made before a time. Existing proofs still verify.
-#[utoipa::path(post, path = "/v1/ledger/prune", tag = "ledger",
+#[route(post, path = "/v1/ledger/prune", tag = "ledger",
     params(("dryRun" = Option<bool>, Query), ("Idempotency-Key" = Option<String>, Header, description = "Repeats with the same key within 24 hours are one action")),
     request_body = PruneRequest,
-    responses((status = 200, body = PruneAnswer),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+    responses((status = 200, body = PruneAnswer), Refusals))]
 async fn prune_ledger(call: Call) -> Handled {
     let mut reading = call.reading();
     let (key, mode) = (reading.idempotency_key(), reading.mode());
@@ -128,11 +116,10 @@ async fn prune_ledger(call: Call) -> Handled {
 }
 
 /// Signs with a new key from now on. The old key signs too for thirty days.
-#[utoipa::path(post, path = "/v1/ledger/rotate-key", tag = "ledger",
+#[route(post, path = "/v1/ledger/rotate-key", tag = "ledger",
     params(("dryRun" = Option<bool>, Query), ("Idempotency-Key" = Option<String>, Header)),
     request_body = Option<RotateKeyRequest>,
-    responses((status = 200, body = RotateKeyAnswer),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+    responses((status = 200, body = RotateKeyAnswer), Refusals))]
 async fn rotate_key(call: Call) -> Handled {
     let mut reading = call.reading();
     let (key, mode) = (reading.idempotency_key(), reading.mode());
@@ -145,10 +132,9 @@ async fn rotate_key(call: Call) -> Handled {
 ///
 /// It contains the stored records with their fences, so it is for operators, and for a tenant about
 /// its own bookings.
-#[utoipa::path(get, path = "/v1/proofs/{kind}/{id}", tag = "ledger",
+#[route(get, path = "/v1/proofs/{kind}/{id}", tag = "ledger",
     params(("kind" = String, Path, description = "`record`, `booking`, `limit`, `node`, `pod` or `token`"), ("id" = String, Path), ("minRecord" = Option<u64>, Query)),
-    responses((status = 200, body = Object),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+    responses((status = 200, body = Object), Refusals))]
 async fn get_proof(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let (kind, id) = (reading.part::<String>("kind"), reading.part::<String>("id"));
@@ -162,9 +148,8 @@ async fn get_proof(call: Call) -> Handled {
 }
 
 /// The newest signed checkpoint, a C2SP signed note.
-#[utoipa::path(get, path = "/log/checkpoint", tag = "log",
-    responses((status = 200, body = String, content_type = "text/plain"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+#[route(get, path = "/log/checkpoint", tag = "log",
+    responses((status = 200, body = String, content_type = "text/plain"), Refusals))]
 async fn get_checkpoint(call: Call) -> Handled {
     call.reading().end(Some(())).await?;
     let mut response = bytes(
@@ -176,9 +161,8 @@ async fn get_checkpoint(call: Call) -> Handled {
 }
 
 /// Hashes that prove that a record is under the newest checkpoint, without the record itself.
-#[utoipa::path(get, path = "/log/inclusion/{record}", tag = "log", params(("record" = u64, Path), ("minRecord" = Option<u64>, Query)),
-    responses((status = 200, body = Inclusion),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+#[route(get, path = "/log/inclusion/{record}", tag = "log", params(("record" = u64, Path), ("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = Inclusion), Refusals))]
 async fn get_inclusion(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let record = reading.part("record");
@@ -189,9 +173,8 @@ async fn get_inclusion(call: Call) -> Handled {
 /// A tile of the tree, named as in C2SP tlog-tiles: `0/x001/234`, `entries/000.p/17`.
 ///
 /// Entries are the stored records with their fences, so they are for operators.
-#[utoipa::path(get, path = "/log/tile/{*path}", tag = "log", params(("path" = String, Path)),
-    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
-              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
+#[route(get, path = "/log/tile/{*path}", tag = "log", params(("path" = String, Path)),
+    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"), Refusals))]
 async fn get_tile(call: Call) -> Handled {
     let mut reading = call.reading();
     let path = reading.part("path");
