@@ -166,9 +166,8 @@ fn a_load_is_read_by_pod_and_second() {
 
 #[test]
 fn a_load_that_would_take_too_long_is_refused() {
-    let pods: String = (0..200)
-        .map(|id| format!("- {{id: p{id}, minMilli: 1, maxMilli: 2, want: [[1, 1]]}}\n"))
-        .collect();
+    let pods = (0..200).map(|id| format!("- {{id: p{id}, minMilli: 1, maxMilli: 2, want: []}}\n"));
+    let pods = pods.collect::<Vec<String>>().concat();
     let refused = read_load(&format!("capacityMilli: 8\nseconds: 604800\npods:\n{pods}"));
     let refused = refused.unwrap_err();
     assert!(refused.contains("is too long for 200 pods"), "{refused}");

@@ -154,7 +154,7 @@ impl ObservedRow {
             name: pod.pod.clone(),
             limit_milli: pod.original_milli,
             used_milli: pod.used_milli,
-            peak_milli: pod.used_milli.map(|_| pod.need_milli),
+            peak_milli: pod.asked.map(|asked| asked.size_milli),
             throttled_permille: pod.throttled_permille,
         }
     }
@@ -398,9 +398,9 @@ not managed: 6 pods, 300m (4 kube-system, 1 opted out, 1 static CPU manager)
             group("/idle", Some(0), Some(0)),
         ];
         let expected = "\
-node w-17: only observed; would be congested, price 1.88
+node w-17: only observed; would be congested, price 1.92
 OBSERVED         LIMIT  USED  PEAK  THROTTLED
-batch/thumbs-x1   600m  331m  450m        31%
+batch/thumbs-x1   600m  362m  394m        31%
 /c                none   20m   40m         0%
 /b                none    3m   40m         0%
 /a                none     -     -          -
