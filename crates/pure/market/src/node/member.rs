@@ -148,7 +148,7 @@ impl Member {
     pub(super) fn measured(&self) -> Option<Measured<'_>> {
         Some(Measured {
             bidder: &self.bidder,
-            estimate: self.estimate?,
+            estimate: self.estimate.as_ref()?,
         })
     }
 
