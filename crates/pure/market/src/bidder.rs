@@ -131,21 +131,23 @@ impl Measured<'_> {
         quantum.ceil(self.estimate.firm_milli).clamp(m, max)
     }
 
-    /// x(0)…x(W), in quanta. Peaks repeat, and a rung at its upper bound stays there, so that few needs
-    /// are computed: their divisions are slow.
-    pub(crate) fn rungs(&self, windows: usize, quantum: Quantum) -> impl Iterator<Item = u64> {
-        let firm_milli = self.estimate.firm_milli;
+    /// Fills in x(0)…x(W), in quanta. Peaks repeat, and a rung at its upper bound stays there, so that
+    /// few needs are computed: their divisions are slow.
+    pub(crate) fn fill_rungs(&self, quantum: Quantum, rungs: &mut [u64]) {
         let most = self.most(quantum);
-        let (mut rung, mut demand_last) = (0, None);
-        let later = (1..=windows).map(move |window| {
-            let demand = firm_milli.max(self.bidder.memory.peak(window));
-            if rung < most && demand_last != Some(demand) {
+        rungs.fill(most);
+        let (mut rung, mut demand_last) = (self.firm(quantum).min(most), None);
+        for (window, place) in rungs.iter_mut().enumerate() {
+            let demand = self.estimate.firm_milli.max(self.bidder.memory.peak(window));
+            if window > 0 && demand_last != Some(demand) {
                 demand_last = Some(demand);
                 rung = self.need(demand, quantum).min(most);
+                if rung == most {
+                    return;
+                }
             }
-            rung
-        });
-        std::iter::once(self.firm(quantum).min(most)).chain(later)
+            *place = rung;
+        }
     }
 
     /// The upper bound of every rung, in quanta: nobody is raised who does not ask.

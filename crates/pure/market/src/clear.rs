@@ -283,7 +283,7 @@ impl Placed {
                 bid,
             },
             (need, max, weight),
-            std::iter::once(hi),
+            |rungs| rungs.fill(hi),
         );
         Share {
             id: Arc::clone(&pod.id),
@@ -302,7 +302,6 @@ impl Placed {
     pub(crate) fn add_measured(&mut self, pod: Measured<'_>, policy: Policy, quantum: Quantum) {
         let (m, max) = pod.range(quantum);
         let firm = pod.firm(quantum);
-        let windows = self.windows();
         let weight = pod.bidder.params.weight.min(VALUE_MAX);
         self.push(
             Claim {
@@ -312,7 +311,7 @@ impl Placed {
                 bid: pod.bid(policy, quantum),
             },
             (firm, max, weight),
-            pod.rungs(windows, quantum),
+            |rungs| pod.fill_rungs(quantum, rungs),
         );
     }
 }

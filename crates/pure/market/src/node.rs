@@ -404,7 +404,8 @@ impl Node {
             is_measured: true,
         };
         let divided = divide(&rule, &self.placed);
-        let need_milli = self.give(&rule, &divided);
+        self.plan.clear();
+        let need_milli = self.give(&rule, &divided, now_us);
         let totals = Totals {
             at_us: now_us,
             allocatable_milli: supply.allocatable_milli,
@@ -428,18 +429,17 @@ impl Node {
             (totals.min_milli, totals.allocatable_milli),
             (totals.ask_milli, totals.capacity_milli),
         );
-        self.plan.clear();
         if self.is_acting {
             self.budget.refill(self.places.len(), now_us);
-            self.make_plan(now_us);
-        }
-        for pod in &mut self.pods {
-            pod.is_new &= pod.given.is_none();
+            let capacity_milli = totals.capacity_milli;
+            self.plan.make(&settings, &mut self.budget, capacity_milli);
         }
     }
 
-    /// Gives each pod its share with the reason; returns the sum of the needs.
-    fn give(&mut self, rule: &Rule, divided: &Divided) -> u64 {
+    /// Gives each pod its share with the reason, and collects the changes of limits; returns the sum of
+    /// the needs.
+    fn give(&mut self, rule: &Rule, divided: &Divided, now_us: u64) -> u64 {
+        let cooldown_us = self.settings.cooldown_us;
         let mut sum = 0_u64;
         for ((at, place), units) in self.places.iter().enumerate().zip(&divided.units) {
             let Some(pod) = self.pods.get_mut(*place) else {
@@ -448,11 +448,17 @@ impl Node {
             let is_stepped = pod.estimate.is_some_and(|estimate| estimate.is_stepped);
             let need_milli = rule.quantum.milli(divided.need(&self.placed, at).unwrap_or(*units));
             sum = sum.saturating_add(need_milli);
+            let wanted_milli = rule.quantum.milli(*units);
             pod.given = Some(Given {
                 need_milli,
-                wanted_milli: rule.quantum.milli(*units),
+                wanted_milli,
                 bound_by: divided.bound_by(rule, &self.placed, at, is_stepped),
             });
+            if self.is_acting {
+                let is_cooling = pod.is_cooling(now_us, cooldown_us);
+                self.plan.add(*place, pod, wanted_milli, is_cooling);
+            }
+            pod.is_new = false;
         }
         sum
     }

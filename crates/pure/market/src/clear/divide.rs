@@ -55,11 +55,14 @@ impl Placed {
         &mut self,
         claim: Claim,
         (ask, max, weight): (u64, u64, u64),
-        rungs: impl Iterator<Item = u64>,
+        fill_rungs: impl FnOnce(&mut [u64]),
     ) {
+        let before = self.rungs.len();
+        self.rungs.resize(before + self.rung_sums.len(), 0);
+        let rungs = self.rungs.get_mut(before..).unwrap_or_default();
+        fill_rungs(rungs);
         for (sum, rung) in self.rung_sums.iter_mut().zip(rungs) {
-            *sum += rung;
-            self.rungs.push(rung);
+            *sum += *rung;
         }
         self.min += claim.lo;
         self.ask += ask;
@@ -91,7 +94,7 @@ impl Placed {
     }
 
     /// W.
-    pub(super) fn windows(&self) -> usize {
+    fn windows(&self) -> usize {
         self.rung_sums.len().saturating_sub(1)
     }
 

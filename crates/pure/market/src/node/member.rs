@@ -194,6 +194,12 @@ impl Member {
         }
     }
 
+    /// Whether its limit was changed less than `cooldown_us` ago.
+    pub(super) fn is_cooling(&self, now_us: u64, cooldown_us: u64) -> bool {
+        let is_recent = |changed_us: u64| now_us.saturating_sub(changed_us) < cooldown_us;
+        self.changed_us.is_some_and(is_recent)
+    }
+
     /// Whether its limit is its need; a difference too small for a write counts as given.
     pub(super) fn has_its_need(&self) -> bool {
         let limit_milli = self.bidder.limit_milli;
