@@ -59,7 +59,7 @@ pub struct Estimate {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured<'a> {
     pub(crate) bidder: &'a Bidder,
-    pub(crate) estimate: Estimate,
+    pub(crate) estimate: &'a Estimate,
 }
 
 impl Bidder {
@@ -131,26 +131,40 @@ impl Measured<'_> {
         quantum.ceil(self.estimate.firm_milli).clamp(m, max)
     }
 
-    /// x(w), in quanta.
-    pub(crate) fn rung(&self, window: usize, quantum: Quantum) -> u64 {
-        let wish = if window == 0 {
-            self.firm(quantum)
-        } else {
-            self.need(window, quantum)
-        };
-        if self.estimate.asks {
-            return wish;
+    /// Fills in x(0)…x(W), in quanta. Peaks repeat, and a rung at its upper bound stays there, so that
+    /// few needs are computed: their divisions are slow.
+    pub(crate) fn fill_rungs(&self, quantum: Quantum, rungs: &mut [u64]) {
+        let most = self.most(quantum);
+        rungs.fill(most);
+        let (mut rung, mut demand_last) = (self.firm(quantum).min(most), None);
+        for (window, place) in rungs.iter_mut().enumerate() {
+            let demand = self.estimate.firm_milli.max(self.bidder.memory.peak(window));
+            if window > 0 && demand_last != Some(demand) {
+                demand_last = Some(demand);
+                rung = self.need(demand, quantum).min(most);
+                if rung == most {
+                    return;
+                }
+            }
+            *place = rung;
         }
-        let bidder = self.bidder;
-        wish.min(quantum.ceil(bidder.limit_milli.max(bidder.min_milli())))
     }
 
-    /// v(w) for w ≥ 1, in quanta.
-    fn need(&self, window: usize, quantum: Quantum) -> u64 {
+    /// The upper bound of every rung, in quanta: nobody is raised who does not ask.
+    fn most(&self, quantum: Quantum) -> u64 {
+        let bidder = self.bidder;
+        let (_, max) = self.range(quantum);
+        if self.estimate.asks {
+            return max;
+        }
+        max.min(quantum.ceil(bidder.limit_milli.max(bidder.min_milli())))
+    }
+
+    /// N(D), in quanta.
+    fn need(&self, demand_milli: u64, quantum: Quantum) -> u64 {
         let bidder = self.bidder;
         let (min, max) = (bidder.min_milli(), bidder.max_milli());
-        let demand = self.estimate.firm_milli.max(bidder.memory.peak(window));
-        let ppm = need::demand_ppm(min, max, demand);
+        let ppm = need::demand_ppm(min, max, demand_milli);
         let need = need::need(min, max, ppm, bidder.headroom_permille);
         let (m, max) = self.range(quantum);
         quantum.ceil(need.milli).clamp(m, max)

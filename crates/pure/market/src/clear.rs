@@ -221,22 +221,19 @@ pub fn clear(market: &Market) -> Cleared {
     let is_too_narrow = |pod: &mut &Pod| quantum.is_too_narrow(pod.min_milli, pod.max_milli);
     let too_narrow = pods.extract_if(.., is_too_narrow);
     let too_narrow = too_narrow.map(|pod| Arc::clone(&pod.id)).collect();
-    let mut placed = Placed::default();
+    let mut placed = Placed::new(0);
     let place = |pod| placed.add(pod, market.policy, quantum);
     let mut shares: Vec<Share> = pods.into_iter().map(place).collect();
     let rule = Rule {
         policy: market.policy,
         quantum,
         capacity: quantum.floor(market.capacity_milli.min(VALUE_MAX)),
-        windows: None,
+        is_measured: false,
     };
-    let claims = &placed.claims;
-    let divided = divide(&rule, &placed, |place, _| {
-        claims.get(place).map_or(0, |claim| claim.hi)
-    });
+    let divided = divide(&rule, &placed);
     for ((share, place), units) in shares.iter_mut().zip(0..).zip(&divided.units) {
         share.allocated_milli = quantum.milli(*units);
-        share.bound_by = divided.bound_by(&rule, &placed, place, |claim| (claim.hi, false));
+        share.bound_by = divided.bound_by(&rule, &placed, place, false);
     }
     Cleared {
         mode: placed.mode(rule.capacity),
@@ -286,6 +283,7 @@ impl Placed {
                 bid,
             },
             (need, max, weight),
+            |rungs| rungs.fill(hi),
         );
         Share {
             id: Arc::clone(&pod.id),
@@ -313,6 +311,7 @@ impl Placed {
                 bid: pod.bid(policy, quantum),
             },
             (firm, max, weight),
+            |rungs| pod.fill_rungs(quantum, rungs),
         );
     }
 }

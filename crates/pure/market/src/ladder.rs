@@ -94,10 +94,8 @@ impl Size {
 impl Recent {
     /// Adds a sample.
     pub fn take(&mut self, used_milli: u64) {
-        self.used_milli.rotate_right(1);
-        if let Some(newest) = self.used_milli.first_mut() {
-            *newest = used_milli;
-        }
+        let [first, second, third, fourth, _] = self.used_milli;
+        self.used_milli = [used_milli, first, second, third, fourth];
         self.count = (self.count + 1).min(5);
     }
 

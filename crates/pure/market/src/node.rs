@@ -202,7 +202,7 @@ impl Node {
             unmanaged: Unmanaged::new(settings.windows),
             is_minute_whole: true,
             misses: 0,
-            placed: Placed::default(),
+            placed: Placed::new(settings.windows),
             places: Vec::new(),
         }
     }
@@ -376,7 +376,7 @@ impl Node {
         for (place, pod) in self.pods.iter_mut().enumerate() {
             pod.end_of_hold(now_us);
             pod.take(&settings);
-            let Some(estimate) = pod.estimate else {
+            let Some(measured) = pod.measured() else {
                 pod.given = None;
                 // A new pod takes nothing from the others before it was measured once.
                 if !pod.is_new {
@@ -384,10 +384,6 @@ impl Node {
                     held_milli = held_milli.saturating_add(milli);
                 }
                 continue;
-            };
-            let measured = Measured {
-                bidder: &pod.bidder,
-                estimate,
             };
             self.placed.add_measured(measured, settings.policy, quantum);
             self.places.push(place);
@@ -405,10 +401,11 @@ impl Node {
             policy: settings.policy,
             quantum,
             capacity: quantum.floor(capacity.min(clear::VALUE_MAX)),
-            windows: Some(settings.windows),
+            is_measured: true,
         };
-        let divided = self.divide(&rule);
-        let need_milli = self.give(&rule, &divided);
+        let divided = divide(&rule, &self.placed);
+        self.plan.clear();
+        let need_milli = self.give(&rule, &divided, now_us);
         let totals = Totals {
             at_us: now_us,
             allocatable_milli: supply.allocatable_milli,
@@ -432,53 +429,36 @@ impl Node {
             (totals.min_milli, totals.allocatable_milli),
             (totals.ask_milli, totals.capacity_milli),
         );
-        self.plan.clear();
         if self.is_acting {
             self.budget.refill(self.places.len(), now_us);
-            self.make_plan(now_us);
-        }
-        for pod in &mut self.pods {
-            pod.is_new &= pod.given.is_none();
+            let capacity_milli = totals.capacity_milli;
+            self.plan.make(&settings, &mut self.budget, capacity_milli);
         }
     }
 
-    fn divide(&self, rule: &Rule) -> Divided {
-        let measured = |place: usize| self.pods.get(*self.places.get(place)?)?.measured();
-        divide(rule, &self.placed, |place, window| {
-            measured(place).map_or(0, |pod| pod.rung(window, rule.quantum))
-        })
-    }
-
-    /// Gives each pod its share with the reason; returns the sum of the needs.
-    fn give(&mut self, rule: &Rule, divided: &Divided) -> u64 {
-        let windows = self.settings.windows;
+    /// Gives each pod its share with the reason, and collects the changes of limits; returns the sum of
+    /// the needs.
+    fn give(&mut self, rule: &Rule, divided: &Divided, now_us: u64) -> u64 {
+        let cooldown_us = self.settings.cooldown_us;
         let mut sum = 0_u64;
-        for (at, place) in self.places.iter().enumerate() {
+        for ((at, place), units) in self.places.iter().enumerate().zip(&divided.units) {
             let Some(pod) = self.pods.get_mut(*place) else {
                 continue;
             };
-            let Some(measured) = pod.measured() else {
-                continue;
-            };
-            let need = match divided.step.rung() {
-                Some(window) => measured.rung(window, rule.quantum),
-                None => measured.firm(rule.quantum),
-            };
-            let bound_by = divided.bound_by(rule, &self.placed, at, |_| {
-                let top = match divided.step {
-                    Step::Rung(window) if window == windows => need,
-                    _ => measured.rung(windows, rule.quantum),
-                };
-                (top, measured.estimate.is_stepped)
-            });
-            let units = divided.units.get(at).copied().unwrap_or(need);
-            let need_milli = rule.quantum.milli(need);
+            let is_stepped = pod.estimate.is_some_and(|estimate| estimate.is_stepped);
+            let need_milli = rule.quantum.milli(divided.need(&self.placed, at).unwrap_or(*units));
             sum = sum.saturating_add(need_milli);
+            let wanted_milli = rule.quantum.milli(*units);
             pod.given = Some(Given {
                 need_milli,
-                wanted_milli: rule.quantum.milli(units),
-                bound_by,
+                wanted_milli,
+                bound_by: divided.bound_by(rule, &self.placed, at, is_stepped),
             });
+            if self.is_acting {
+                let is_cooling = pod.is_cooling(now_us, cooldown_us);
+                self.plan.add(*place, pod, wanted_milli, is_cooling);
+            }
+            pod.is_new = false;
         }
         sum
     }
@@ -562,7 +542,7 @@ impl Node {
         let estimate = pod.estimate.unwrap_or_default();
         let measured = Measured {
             bidder: &pod.bidder,
-            estimate,
+            estimate: &estimate,
         };
         Some(Share {
             id: Arc::clone(&pod.id),

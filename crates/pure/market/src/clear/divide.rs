@@ -9,18 +9,22 @@ pub(crate) struct Rule {
     pub(crate) policy: Policy,
     pub(crate) quantum: Quantum,
     pub(crate) capacity: u64,
-    /// W, if the pods were measured; `None` for one rung.
-    pub(crate) windows: Option<usize>,
+    /// Whether an agent measured the pods; if not, a file gives demand or need.
+    pub(crate) is_measured: bool,
 }
 
 /// All pods by id, one list per field, because the kernel iterates the claims many times.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Placed {
     /// o = lo = m, the ask, and the policy's bid.
     pub(crate) claims: Vec<Claim>,
     /// M.
     pub(crate) max: Vec<u64>,
     weights: Vec<u64>,
+    /// x(0)…x(W) of the first pod, then of the next; x never falls with w.
+    rungs: Vec<u64>,
+    /// Σx(0)…Σx(W).
+    rung_sums: Vec<u64>,
     /// The sum of the floors.
     pub(crate) min: u64,
     /// The sum of the asks or given needs.
@@ -34,7 +38,32 @@ pub(crate) struct Divided {
 }
 
 impl Placed {
-    pub(crate) fn push(&mut self, claim: Claim, (ask, max, weight): (u64, u64, u64)) {
+    /// No pods, with rungs from 0 to `windows`.
+    pub(crate) fn new(windows: usize) -> Self {
+        Self {
+            claims: Vec::new(),
+            max: Vec::new(),
+            weights: Vec::new(),
+            rungs: Vec::new(),
+            rung_sums: vec![0; windows + 1],
+            min: 0,
+            ask: 0,
+        }
+    }
+
+    pub(crate) fn push(
+        &mut self,
+        claim: Claim,
+        (ask, max, weight): (u64, u64, u64),
+        fill_rungs: impl FnOnce(&mut [u64]),
+    ) {
+        let before = self.rungs.len();
+        self.rungs.resize(before + self.rung_sums.len(), 0);
+        let rungs = self.rungs.get_mut(before..).unwrap_or_default();
+        fill_rungs(rungs);
+        for (sum, rung) in self.rung_sums.iter_mut().zip(rungs) {
+            *sum += *rung;
+        }
         self.min += claim.lo;
         self.ask += ask;
         self.claims.push(claim);
@@ -46,7 +75,32 @@ impl Placed {
         self.claims.clear();
         self.max.clear();
         self.weights.clear();
+        self.rungs.clear();
+        self.rung_sums.fill(0);
         (self.min, self.ask) = (0, 0);
+    }
+
+    /// x(w) of each pod.
+    fn rung(&self, window: usize) -> impl Iterator<Item = u64> {
+        let rungs = self.rungs.iter().skip(window);
+        rungs.step_by(self.rung_sums.len()).copied()
+    }
+
+    /// x(0)…x(W) of the pod at a place.
+    fn rungs(&self, place: usize) -> &[u64] {
+        let count = self.rung_sums.len();
+        let rungs = self.rungs.get(place * count..).unwrap_or_default();
+        rungs.get(..count).unwrap_or_default()
+    }
+
+    /// W.
+    fn windows(&self) -> usize {
+        self.rung_sums.len().saturating_sub(1)
+    }
+
+    /// The largest w in W…0 with Σx(w) ≤ C.
+    fn largest_rung(&self, capacity: u64) -> Option<usize> {
+        self.rung_sums.iter().rposition(|sum| *sum <= capacity)
     }
 
     /// The mode where needs were given.
@@ -62,13 +116,21 @@ impl Placed {
 }
 
 impl Divided {
-    /// The bound of the pod at a place; `full` gives its top rung, and whether 2u bound its ask.
+    /// The need of the pod at a place: its rung, or its ask where that is shared.
+    pub(crate) fn need(&self, placed: &Placed, place: usize) -> Option<u64> {
+        match self.step {
+            Step::Rung(window) => placed.rungs(place).get(window).copied(),
+            Step::Overload | Step::Shared(_) => placed.claims.get(place).map(|claim| claim.hi),
+        }
+    }
+
+    /// The bound of the pod at a place; `is_stepped` if 2u bound its ask.
     pub(crate) fn bound_by(
         &self,
         rule: &Rule,
         placed: &Placed,
         place: usize,
-        full: impl FnOnce(&Claim) -> (u64, bool),
+        is_stepped: bool,
     ) -> BoundBy {
         let (Some(units), Some(claim), Some(max)) = (
             self.units.get(place),
@@ -90,9 +152,9 @@ impl Divided {
         if *units == claim.offset {
             return BoundBy::Min;
         }
-        match full(claim) {
-            (top, _) if *units < top => BoundBy::Memory,
-            (_, true) => BoundBy::Step,
+        match placed.rungs(place).last() {
+            Some(top) if units < top => BoundBy::Memory,
+            _ if is_stepped => BoundBy::Step,
             _ => BoundBy::Need,
         }
     }
@@ -113,9 +175,8 @@ enum Tier {
     Equal,
 }
 
-/// Divides among claims in the order of the ids. `rung` gives x(w) of the pod at a place, which never
-/// falls with w.
-pub(crate) fn divide(rule: &Rule, placed: &Placed, rung: impl Fn(usize, usize) -> u64) -> Divided {
+/// Divides among claims in the order of the ids.
+pub(crate) fn divide(rule: &Rule, placed: &Placed) -> Divided {
     let claims = &placed.claims;
     if placed.min > rule.capacity {
         return Divided {
@@ -124,47 +185,22 @@ pub(crate) fn divide(rule: &Rule, placed: &Placed, rung: impl Fn(usize, usize) -
             price_ppm: PRICE_MAX_PPM,
         };
     }
-    let windows = rule.windows.unwrap_or(0);
-    let Some(window) = largest_rung(claims.len(), windows, rule.capacity, &rung) else {
-        let mut divided = shared(rule.policy, placed, rule.capacity, rule.quantum);
-        if rule.windows.is_some() {
+    let Some(window) = placed.largest_rung(rule.capacity) else {
+        let mut divided = shared(rule, claims, &placed.weights);
+        if rule.is_measured {
             divided.price_ppm = asked_price_ppm(placed, rule.capacity);
         }
         return divided;
     };
-    let mut units: Vec<u64> = (0..claims.len()).map(|place| rung(place, window)).collect();
-    if rule.windows.is_some() && rule.policy == Policy::FullCapacity {
+    let mut units: Vec<u64> = placed.rung(window).collect();
+    if rule.is_measured && rule.policy == Policy::FullCapacity {
         units = fill(placed, &units, rule);
     }
     Divided {
         units,
         step: Step::Rung(window),
-        price_ppm: forgotten_ppm(window, windows),
+        price_ppm: forgotten_ppm(window, placed.windows()),
     }
-}
-
-/// The largest w in W…0 with Σx(w) ≤ C. Mostly it is W; otherwise by bisection.
-fn largest_rung(
-    count: usize,
-    windows: usize,
-    capacity: u64,
-    rung: impl Fn(usize, usize) -> u64,
-) -> Option<usize> {
-    let fits = |window: usize| (0..count).map(|place| rung(place, window)).sum::<u64>() <= capacity;
-    if fits(windows) {
-        return Some(windows);
-    }
-    // All rungs below `fitting` fit; those from `too_large` on do not.
-    let (mut fitting, mut too_large) = (0, windows);
-    while fitting < too_large {
-        let middle = fitting.midpoint(too_large);
-        if fits(middle) {
-            fitting = middle + 1;
-        } else {
-            too_large = middle;
-        }
-    }
-    fitting.checked_sub(1)
 }
 
 /// ⌊10⁶·(W − w)/W⌋: 0 where nothing is forgotten.
@@ -191,11 +227,8 @@ fn fill(placed: &Placed, units: &[u64], rule: &Rule) -> Vec<u64> {
         hi: *units.max(max),
         bid: claim.bid,
     });
-    let above = Placed {
-        claims: claims.collect(),
-        ..placed.clone()
-    };
-    shared(rule.policy, &above, rule.capacity, rule.quantum).units
+    let above: Vec<Claim> = claims.collect();
+    shared(rule, &above, &placed.weights).units
 }
 
 /// All pods shrink by the same ratio, down to the survival share; if even those do not fit,
@@ -224,9 +257,9 @@ fn overload(claims: &[Claim], capacity: u64, quantum: Quantum) -> Vec<u64> {
 
 /// By the policy, tier after tier. Only full capacity has more than one: pods that bid nothing
 /// share the rest by weight, and then equally (M7).
-fn shared(policy: Policy, placed: &Placed, capacity: u64, quantum: Quantum) -> Divided {
-    let (claims, weights) = (placed.claims.as_slice(), placed.weights.as_slice());
-    let tier = match policy {
+fn shared(rule: &Rule, claims: &[Claim], weights: &[u64]) -> Divided {
+    let (capacity, quantum) = (rule.capacity, rule.quantum);
+    let tier = match rule.policy {
         Policy::Proportional => Tier::Claim,
         Policy::WeightedNash => Tier::Weight,
         Policy::FullCapacity => Tier::Bid,

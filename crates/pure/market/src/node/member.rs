@@ -148,7 +148,7 @@ impl Member {
     pub(super) fn measured(&self) -> Option<Measured<'_>> {
         Some(Measured {
             bidder: &self.bidder,
-            estimate: self.estimate?,
+            estimate: self.estimate.as_ref()?,
         })
     }
 
@@ -192,6 +192,12 @@ impl Member {
             self.left_alone = None;
             self.agreed_milli = self.bidder.limit_milli;
         }
+    }
+
+    /// Whether its limit was changed less than `cooldown_us` ago.
+    pub(super) fn is_cooling(&self, now_us: u64, cooldown_us: u64) -> bool {
+        let is_recent = |changed_us: u64| now_us.saturating_sub(changed_us) < cooldown_us;
+        self.changed_us.is_some_and(is_recent)
     }
 
     /// Whether its limit is its need; a difference too small for a write counts as given.

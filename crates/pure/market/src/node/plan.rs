@@ -8,6 +8,7 @@
 
 use std::cmp::Reverse;
 
+use super::member::Member;
 use super::{Node, Settings};
 use crate::act::{Budget, is_worth_it};
 use crate::clear::{BoundBy, Quantum};
@@ -26,6 +27,11 @@ pub(super) struct Plan {
     pub(super) raises: Vec<Planned>,
     /// The share that was left out, or the part of it, with the reason.
     pub(super) left_out: Vec<(usize, BoundBy)>,
+    /// The sum of the limits that take part.
+    limits_milli: u64,
+    /// The limits above their shares, and those below.
+    falling: Vec<Change>,
+    rising: Vec<Change>,
 }
 
 /// The present and the wanted limit of the pod at a place.
@@ -45,60 +51,61 @@ impl Plan {
         self.decreases.clear();
         self.raises.clear();
         self.left_out.clear();
+        self.limits_milli = 0;
+        self.falling.clear();
+        self.rising.clear();
     }
-}
 
-impl Node {
-    /// Plans the writes of the last clearing.
-    pub(super) fn make_plan(&mut self, now_us: u64) {
-        let mut plan = std::mem::take(&mut self.plan);
-        let capacity = self.capacity_milli();
-        let (mut falling, mut rising) = (Vec::new(), Vec::new());
-        let mut sum = 0_u64;
-        for (place, pod) in self.pods.iter().enumerate() {
-            let Some(given) = pod.given else { continue };
-            let limit_milli = pod.bidder.limit_milli;
-            sum = sum.saturating_add(limit_milli);
-            let is_unlimited = pod.present.quota_us.is_none();
-            // The kernel has no limit of 0.
-            let wanted_milli = given.wanted_milli.max(1);
-            if wanted_milli == limit_milli && !is_unlimited {
-                continue;
-            }
-            let cooldown_us = self.settings.cooldown_us;
-            let is_recent = |changed_us: u64| now_us.saturating_sub(changed_us) < cooldown_us;
-            let change = Change {
-                place,
-                limit_milli,
-                wanted_milli,
-                unmet_milli: pod.bidder.unmet_milli,
-                is_new: pod.is_new,
-                is_unlimited,
-                is_cooling: pod.changed_us.is_some_and(is_recent),
-            };
-            if wanted_milli <= limit_milli {
-                falling.push(change);
-            } else {
-                rising.push(change);
-            }
+    /// Adds the share of the pod at a place.
+    pub(super) fn add(&mut self, place: usize, pod: &Member, wanted_milli: u64, is_cooling: bool) {
+        let limit_milli = pod.bidder.limit_milli;
+        self.limits_milli = self.limits_milli.saturating_add(limit_milli);
+        let is_unlimited = pod.present.quota_us.is_none();
+        // The kernel has no limit of 0.
+        let wanted_milli = wanted_milli.max(1);
+        if wanted_milli == limit_milli && !is_unlimited {
+            return;
         }
-        let is_over = capacity < sum;
+        let change = Change {
+            place,
+            limit_milli,
+            wanted_milli,
+            unmet_milli: pod.bidder.unmet_milli,
+            is_new: pod.is_new,
+            is_unlimited,
+            is_cooling,
+        };
+        if wanted_milli <= limit_milli {
+            self.falling.push(change);
+        } else {
+            self.rising.push(change);
+        }
+    }
+
+    /// Plans the writes of the added shares.
+    pub(super) fn make(&mut self, settings: &Settings, budget: &mut Budget, capacity_milli: u64) {
+        let mut falling = std::mem::take(&mut self.falling);
+        let mut rising = std::mem::take(&mut self.rising);
+        let mut sum = self.limits_milli;
+        let is_over = capacity_milli < sum;
         falling.sort_unstable_by_key(|change| (Reverse(change.fall()), change.place));
         falling.retain(|change| {
             let is_first = change.is_unlimited || change.is_new && change.is_worth_it();
             let is_forced = is_over || is_first;
             if is_forced {
-                plan.decreases.push(change.down());
+                self.decreases.push(change.down());
                 sum -= change.fall();
             }
             !is_forced
         });
-        let free = capacity.saturating_sub(sum);
+        let free = capacity_milli.saturating_sub(sum);
         rising.sort_unstable_by_key(|change| (Reverse(change.unmet_milli), change.place));
-        plan.fill(&self.settings, &mut self.budget, (falling, rising), free);
-        self.plan = plan;
+        self.fill(settings, budget, (&falling, &rising), free);
+        (self.falling, self.rising) = (falling, rising);
     }
+}
 
+impl Node {
     /// The planned raises, at most as large as what is free now.
     pub(crate) fn raises(&self) -> Vec<Planned> {
         let quantum = Quantum::new(self.settings.quantum_milli);
@@ -136,12 +143,12 @@ impl Plan {
         &mut self,
         settings: &Settings,
         budget: &mut Budget,
-        (falling, rising): (Vec<Change>, Vec<Change>),
+        (falling, rising): (&[Change], &[Change]),
         mut free: u64,
     ) {
         let quantum = Quantum::new(settings.quantum_milli);
-        let mut spare = falling.into_iter().peekable();
-        for change in rising.into_iter().filter(Change::is_worth_it) {
+        let mut spare = falling.iter().peekable();
+        for change in rising.iter().filter(|change| change.is_worth_it()) {
             if change.is_cooling {
                 self.left_out.push((change.place, BoundBy::Cooldown));
                 continue;
@@ -183,7 +190,7 @@ impl Plan {
                 });
             }
         }
-        for change in spare.filter(Change::is_worth_it) {
+        for change in spare.filter(|change| change.is_worth_it()) {
             if change.is_cooling {
                 self.left_out.push((change.place, BoundBy::Cooldown));
             } else if budget.is_half_full() {
