@@ -93,7 +93,7 @@ fn wrong_settings_get_an_error_that_names_the_key() {
         ),
         (
             "[market]\ninterval = \"5\"\n",
-            ":2: `sense`: `5` is not a duration",
+            ":2: `interval`: `5` is not a duration",
         ),
     ] {
         std::fs::write(house.path("bursar.toml"), text).unwrap();
