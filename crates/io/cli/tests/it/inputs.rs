@@ -92,8 +92,8 @@ fn wrong_settings_get_an_error_that_names_the_key() {
             ":3: `anonymous` must be one of read, none",
         ),
         (
-            "[market]\nsense = \"5\"\n",
-            ":2: `sense`: `5` is not a duration",
+            "[market]\ninterval = \"5\"\n",
+            ":2: `interval`: `5` is not a duration",
         ),
     ] {
         std::fs::write(house.path("bursar.toml"), text).unwrap();

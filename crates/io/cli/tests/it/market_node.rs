@@ -66,7 +66,7 @@ impl Group {
     pub(crate) fn settings_between(&self, house: &House, (min, max): (&str, &str)) -> PathBuf {
         let path = house.path("bursar.toml");
         let text = format!(
-            "[market]\nsense = \"20ms\"\nclear = \"50ms\"\nbucket = \"50ms\"\nwindow = \"100ms\"\n\
+            "[market]\ninterval = \"50ms\"\nmemory = \"100ms\"\nwrites-per-hour = 1000000\n\
              cooldown = \"1ms\"\n\n[[cgroup]]\nname = \"web\"\npath = \"/{}\"\nmin = \"{min}\"\n\
              max = \"{max}\"\n\n[[cgroup]]\nname = \"nowhere\"\npath = \"/bursar-no-such\"\nmax = 1\n",
             self.name.display()
@@ -299,7 +299,7 @@ fn the_record_of_the_market_is_explained_and_checked_with_the_ledger() {
 #[test]
 fn executions_are_managed_while_they_run() {
     let house = House::new();
-    let settings = "[market]\nsense = \"20ms\"\nclear = \"50ms\"\n";
+    let settings = "[market]\ninterval = \"50ms\"\nwrites-per-hour = 1000000\n";
     std::fs::write(house.path("bursar.toml"), settings).unwrap();
     let server = house.up(&["--market", "act", "--config", "bursar.toml"]);
     let words = ["exec", "--detach", "--cpu", "900m", "--id", "job"];
@@ -338,7 +338,7 @@ fn executions_are_managed_while_they_run() {
 #[test]
 fn an_execution_may_be_given_more_than_it_is_charged() {
     let house = House::new();
-    let settings = "[market]\nsense = \"20ms\"\nclear = \"50ms\"\n";
+    let settings = "[market]\ninterval = \"50ms\"\nwrites-per-hour = 1000000\n";
     std::fs::write(house.path("bursar.toml"), settings).unwrap();
     let server = house.up(&["--market", "act", "--config", "bursar.toml"]);
     let run = |words: &[&str]| house.run(&[words, &["--", "sleep", "600"]].concat());
@@ -384,7 +384,7 @@ fn an_execution_may_be_given_more_than_it_is_charged() {
 #[test]
 fn the_market_observes_by_default_and_can_be_off() {
     let house = House::new();
-    let settings = "[market]\nsense = \"100ms\"\nclear = \"500ms\"\n";
+    let settings = "[market]\ninterval = \"500ms\"\nwrites-per-hour = 1000000\n";
     std::fs::write(house.path("bursar.toml"), settings).unwrap();
     let server = house.up(&["--config", "bursar.toml"]);
     let announcement: Value = serde_json::from_str(&server.announcement).unwrap();

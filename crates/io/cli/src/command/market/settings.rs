@@ -64,38 +64,24 @@ struct Written {
     max_step: Option<u64>,
     reserve: Option<Cpu>,
     unmanaged_max: Option<Cpu>,
-    #[serde(deserialize_with = "no_sense")]
+    #[serde(deserialize_with = "replaced_by_interval")]
     sense: (),
-    #[serde(deserialize_with = "no_clear")]
+    #[serde(deserialize_with = "replaced_by_interval")]
     clear: (),
-    #[serde(deserialize_with = "no_window")]
+    #[serde(deserialize_with = "replaced_by_memory")]
     window: (),
-    #[serde(deserialize_with = "no_bucket")]
+    #[serde(deserialize_with = "replaced_by_memory")]
     bucket: (),
 }
 
-fn no_sense<'de, D: Deserializer<'de>>(_: D) -> Result<(), D::Error> {
-    Err(replaced("sense", INTERVAL_WORDS))
+fn replaced_by_interval<'de, D: Deserializer<'de>>(_: D) -> Result<(), D::Error> {
+    let words = "`interval` replaces it: the time between clearings (default 1s)";
+    Err(de::Error::custom(words))
 }
 
-fn no_clear<'de, D: Deserializer<'de>>(_: D) -> Result<(), D::Error> {
-    Err(replaced("clear", INTERVAL_WORDS))
-}
-
-fn no_window<'de, D: Deserializer<'de>>(_: D) -> Result<(), D::Error> {
-    Err(replaced("window", MEMORY_WORDS))
-}
-
-fn no_bucket<'de, D: Deserializer<'de>>(_: D) -> Result<(), D::Error> {
-    Err(replaced("bucket", MEMORY_WORDS))
-}
-
-const INTERVAL_WORDS: &str = "`interval`, the time between clearings (default 1s)";
-const MEMORY_WORDS: &str = "`memory`, the time for which use is kept (default 10s)";
-
-/// The error of a key of an older version.
-fn replaced<E: de::Error>(key: &str, by: &str) -> E {
-    E::custom(format!("`{key}` was replaced by {by}"))
+fn replaced_by_memory<'de, D: Deserializer<'de>>(_: D) -> Result<(), D::Error> {
+    let words = "`memory` replaces it: the time for which use is kept (default 10s)";
+    Err(de::Error::custom(words))
 }
 
 #[derive(Debug, Deserialize)]
@@ -407,19 +393,19 @@ mod tests {
             ),
             (
                 "[market]\nclear = \"5s\"\n",
-                "bursar.toml:2: `clear` was replaced by `interval`, the time between clearings (default 1s)",
+                "bursar.toml:2: `clear`: `interval` replaces it: the time between clearings (default 1s)",
             ),
             (
                 "[market]\nsense = \"1s\"\n",
-                "bursar.toml:2: `sense` was replaced by `interval`, the time between clearings (default 1s)",
+                "bursar.toml:2: `sense`: `interval` replaces it: the time between clearings (default 1s)",
             ),
             (
                 "[market]\nwindow = \"60s\"\n",
-                "bursar.toml:2: `window` was replaced by `memory`, the time for which use is kept (default 10s)",
+                "bursar.toml:2: `window`: `memory` replaces it: the time for which use is kept (default 10s)",
             ),
             (
                 "[market]\nbucket = \"5s\"\n",
-                "bursar.toml:2: `bucket` was replaced by `memory`, the time for which use is kept (default 10s)",
+                "bursar.toml:2: `bucket`: `memory` replaces it: the time for which use is kept (default 10s)",
             ),
             (
                 "[[cgroup]]\nname = \"a\"\npath = \"/sys/fs/cgroup/cpu/a\"\nmax = \"1\"\n",
