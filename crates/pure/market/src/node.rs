@@ -405,7 +405,9 @@ impl Node {
         };
         let (pods, places) = (&self.pods, &self.places);
         self.placed.climb(rule.capacity, |at, _, rungs| {
-            let pod = places.get(at).and_then(|place| pods.get(*place)?.measured());
+            let pod = places
+                .get(at)
+                .and_then(|place| pods.get(*place)?.measured());
             if let Some(pod) = pod {
                 pod.fill_rungs(quantum, rungs);
             }
@@ -461,7 +463,9 @@ impl Node {
                 (top, measured.estimate.is_stepped)
             };
             let bound_by = divided.bound_by(rule, &self.placed, at, full);
-            let need_milli = rule.quantum.milli(divided.need(&self.placed, at).unwrap_or(*units));
+            let need_milli = rule
+                .quantum
+                .milli(divided.need(&self.placed, at).unwrap_or(*units));
             sum = sum.saturating_add(need_milli);
             let wanted_milli = rule.quantum.milli(*units);
             pod.given = Some(Given {

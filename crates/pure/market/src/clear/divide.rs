@@ -55,12 +55,7 @@ impl Placed {
     }
 
     /// Adds a pod; `lowest` is its x(0).
-    pub(crate) fn push(
-        &mut self,
-        claim: Claim,
-        (ask, max, weight): (u64, u64, u64),
-        lowest: u64,
-    ) {
+    pub(crate) fn push(&mut self, claim: Claim, (ask, max, weight): (u64, u64, u64), lowest: u64) {
         self.lowest += lowest;
         self.min += claim.lo;
         self.ask += ask;
