@@ -131,14 +131,24 @@ impl Measured<'_> {
         quantum.ceil(self.estimate.firm_milli).clamp(m, max)
     }
 
+    /// x(w), in quanta.
+    pub(crate) fn rung(&self, window: usize, quantum: Quantum) -> u64 {
+        let wish = if window == 0 {
+            self.firm(quantum)
+        } else {
+            self.need(self.demand_milli(window), quantum)
+        };
+        wish.min(self.most(quantum))
+    }
+
     /// Fills in x(0)…x(W), in quanta. Peaks repeat, and a rung at its upper bound stays there, so that
     /// few needs are computed: their divisions are slow.
     pub(crate) fn fill_rungs(&self, quantum: Quantum, rungs: &mut [u64]) {
         let most = self.most(quantum);
         rungs.fill(most);
-        let (mut rung, mut demand_last) = (self.firm(quantum).min(most), None);
+        let (mut rung, mut demand_last) = (self.rung(0, quantum), None);
         for (window, place) in rungs.iter_mut().enumerate() {
-            let demand = self.estimate.firm_milli.max(self.bidder.memory.peak(window));
+            let demand = self.demand_milli(window);
             if window > 0 && demand_last != Some(demand) {
                 demand_last = Some(demand);
                 rung = self.need(demand, quantum).min(most);
@@ -158,6 +168,12 @@ impl Measured<'_> {
             return max;
         }
         max.min(quantum.ceil(bidder.limit_milli.max(bidder.min_milli())))
+    }
+
+    /// max(f, P(w)) for w ≥ 1.
+    fn demand_milli(&self, window: usize) -> u64 {
+        let peak = self.bidder.memory.peak(window);
+        self.estimate.firm_milli.max(peak)
     }
 
     /// N(D), in quanta.

@@ -230,10 +230,11 @@ pub fn clear(market: &Market) -> Cleared {
         capacity: quantum.floor(market.capacity_milli.min(VALUE_MAX)),
         is_measured: false,
     };
+    placed.climb(rule.capacity, |_, claim, rungs| rungs.fill(claim.hi));
     let divided = divide(&rule, &placed);
     for ((share, place), units) in shares.iter_mut().zip(0..).zip(&divided.units) {
         share.allocated_milli = quantum.milli(*units);
-        share.bound_by = divided.bound_by(&rule, &placed, place, false);
+        share.bound_by = divided.bound_by(&rule, &placed, place, |claim| (claim.hi, false));
     }
     Cleared {
         mode: placed.mode(rule.capacity),
@@ -283,7 +284,7 @@ impl Placed {
                 bid,
             },
             (need, max, weight),
-            |rungs| rungs.fill(hi),
+            hi,
         );
         Share {
             id: Arc::clone(&pod.id),
@@ -311,7 +312,7 @@ impl Placed {
                 bid: pod.bid(policy, quantum),
             },
             (firm, max, weight),
-            |rungs| pod.fill_rungs(quantum, rungs),
+            pod.rung(0, quantum),
         );
     }
 }

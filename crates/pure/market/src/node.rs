@@ -403,6 +403,15 @@ impl Node {
             capacity: quantum.floor(capacity.min(clear::VALUE_MAX)),
             is_measured: true,
         };
+        let (pods, places) = (&self.pods, &self.places);
+        self.placed.climb(rule.capacity, |at, _, rungs| {
+            let pod = places
+                .get(at)
+                .and_then(|place| pods.get(*place)?.measured());
+            if let Some(pod) = pod {
+                pod.fill_rungs(quantum, rungs);
+            }
+        });
         let divided = divide(&rule, &self.placed);
         self.plan.clear();
         let need_milli = self.give(&rule, &divided, now_us);
@@ -439,20 +448,30 @@ impl Node {
     /// Gives each pod its share with the reason, and collects the changes of limits; returns the sum of
     /// the needs.
     fn give(&mut self, rule: &Rule, divided: &Divided, now_us: u64) -> u64 {
-        let cooldown_us = self.settings.cooldown_us;
+        let (windows, cooldown_us) = (self.settings.windows, self.settings.cooldown_us);
         let mut sum = 0_u64;
         for ((at, place), units) in self.places.iter().enumerate().zip(&divided.units) {
             let Some(pod) = self.pods.get_mut(*place) else {
                 continue;
             };
-            let is_stepped = pod.estimate.is_some_and(|estimate| estimate.is_stepped);
-            let need_milli = rule.quantum.milli(divided.need(&self.placed, at).unwrap_or(*units));
+            let Some(measured) = pod.measured() else {
+                continue;
+            };
+            let full = |_: &_| {
+                let top = self.placed.top(at);
+                let top = top.unwrap_or_else(|| measured.rung(windows, rule.quantum));
+                (top, measured.estimate.is_stepped)
+            };
+            let bound_by = divided.bound_by(rule, &self.placed, at, full);
+            let need_milli = rule
+                .quantum
+                .milli(divided.need(&self.placed, at).unwrap_or(*units));
             sum = sum.saturating_add(need_milli);
             let wanted_milli = rule.quantum.milli(*units);
             pod.given = Some(Given {
                 need_milli,
                 wanted_milli,
-                bound_by: divided.bound_by(rule, &self.placed, at, is_stepped),
+                bound_by,
             });
             if self.is_acting {
                 let is_cooling = pod.is_cooling(now_us, cooldown_us);

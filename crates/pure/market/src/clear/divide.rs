@@ -25,6 +25,8 @@ pub(crate) struct Placed {
     rungs: Vec<u64>,
     /// Σx(0)…Σx(W).
     rung_sums: Vec<u64>,
+    /// Σx(0), which is known before the other rungs.
+    lowest: u64,
     /// The sum of the floors.
     pub(crate) min: u64,
     /// The sum of the asks or given needs.
@@ -46,24 +48,15 @@ impl Placed {
             weights: Vec::new(),
             rungs: Vec::new(),
             rung_sums: vec![0; windows + 1],
+            lowest: 0,
             min: 0,
             ask: 0,
         }
     }
 
-    pub(crate) fn push(
-        &mut self,
-        claim: Claim,
-        (ask, max, weight): (u64, u64, u64),
-        fill_rungs: impl FnOnce(&mut [u64]),
-    ) {
-        let before = self.rungs.len();
-        self.rungs.resize(before + self.rung_sums.len(), 0);
-        let rungs = self.rungs.get_mut(before..).unwrap_or_default();
-        fill_rungs(rungs);
-        for (sum, rung) in self.rung_sums.iter_mut().zip(rungs) {
-            *sum += *rung;
-        }
+    /// Adds a pod; `lowest` is its x(0).
+    pub(crate) fn push(&mut self, claim: Claim, (ask, max, weight): (u64, u64, u64), lowest: u64) {
+        self.lowest += lowest;
         self.min += claim.lo;
         self.ask += ask;
         self.claims.push(claim);
@@ -77,7 +70,29 @@ impl Placed {
         self.weights.clear();
         self.rungs.clear();
         self.rung_sums.fill(0);
-        (self.min, self.ask) = (0, 0);
+        (self.lowest, self.min, self.ask) = (0, 0, 0);
+    }
+
+    /// Computes all rungs, unless not even the lowest fits. `fill` fills in x(0)…x(W) of the pod at a
+    /// place.
+    pub(crate) fn climb(&mut self, capacity: u64, fill: impl Fn(usize, &Claim, &mut [u64])) {
+        if self.lowest > capacity {
+            return;
+        }
+        let count = self.rung_sums.len();
+        self.rungs.resize(self.claims.len() * count, 0);
+        let rows = self.rungs.chunks_exact_mut(count);
+        for ((place, claim), rungs) in self.claims.iter().enumerate().zip(rows) {
+            fill(place, claim, rungs);
+            for (sum, rung) in self.rung_sums.iter_mut().zip(rungs) {
+                *sum += *rung;
+            }
+        }
+    }
+
+    /// x(W) of the pod at a place; `None` if the rungs were not computed.
+    pub(crate) fn top(&self, place: usize) -> Option<u64> {
+        self.rungs(place).last().copied()
     }
 
     /// x(w) of each pod.
@@ -100,6 +115,9 @@ impl Placed {
 
     /// The largest w in W…0 with Σx(w) ≤ C.
     fn largest_rung(&self, capacity: u64) -> Option<usize> {
+        if self.lowest > capacity {
+            return None;
+        }
         self.rung_sums.iter().rposition(|sum| *sum <= capacity)
     }
 
@@ -124,13 +142,13 @@ impl Divided {
         }
     }
 
-    /// The bound of the pod at a place; `is_stepped` if 2u bound its ask.
+    /// The bound of the pod at a place; `full` gives its top rung, and whether 2u bound its ask.
     pub(crate) fn bound_by(
         &self,
         rule: &Rule,
         placed: &Placed,
         place: usize,
-        is_stepped: bool,
+        full: impl FnOnce(&Claim) -> (u64, bool),
     ) -> BoundBy {
         let (Some(units), Some(claim), Some(max)) = (
             self.units.get(place),
@@ -152,9 +170,9 @@ impl Divided {
         if *units == claim.offset {
             return BoundBy::Min;
         }
-        match placed.rungs(place).last() {
-            Some(top) if units < top => BoundBy::Memory,
-            _ if is_stepped => BoundBy::Step,
+        match full(claim) {
+            (top, _) if *units < top => BoundBy::Memory,
+            (_, true) => BoundBy::Step,
             _ => BoundBy::Need,
         }
     }
