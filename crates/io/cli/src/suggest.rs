@@ -1,21 +1,6 @@
 //! "Did you mean": the known name that is most similar to a mistyped one.
 
-/// Maximum edit distance of a suggestion.
-const DISTANCE_MAX: usize = 2;
-
-/// The nearest candidate within `DISTANCE_MAX`.
-pub(crate) fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
-    let ranked = candidates.into_iter().filter_map(|candidate| {
-        let distance = strsim::osa_distance(word, candidate);
-        // A distance of the whole length means that the two have no letter in common.
-        let near = distance <= DISTANCE_MAX && distance < candidate.chars().count();
-        near.then_some((distance, candidate))
-    });
-    ranked.min().map(|(_, candidate)| candidate)
-}
+use bursar_client::nearest;
 
 /// `, did you mean `x`?`, or an empty text.
 pub(crate) fn did_you_mean<'a>(

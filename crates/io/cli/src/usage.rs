@@ -1,11 +1,11 @@
 //! Errors of the command line: clap's errors in our words, with a suggestion.
 
-use bursar_client::{Code, Problem};
+use bursar_client::{Code, Problem, nearest};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::failure::{Failure, exit};
 use crate::grammar::Arguments;
-use crate::suggest::{did_you_mean, nearest};
+use crate::suggest::did_you_mean;
 
 /// The command whose exit code may be its program's.
 const EXEC: &str = "bursar exec";

@@ -20,6 +20,7 @@ pub mod limit;
 pub mod list;
 pub mod market;
 pub mod node;
+pub mod query;
 pub mod simulated;
 pub mod token;
 #[cfg(feature = "schema")]
@@ -28,13 +29,16 @@ pub mod word;
 pub use allocation::{Allocation, AllocationStatus};
 pub use apply::{ApplyAnswer, ApplyRequest, Change, ChangeKind, FieldChange};
 pub use booking::batch::{Batch, BatchAnswer, BatchDone, BatchRefused, BatchResult, Operation};
+pub use booking::query::{
+    BookingStatus, GetBooking, GetExecution, GetLogs, ListBookings, ListExecutions,
+};
 pub use booking::{
     Booking, BookingRequest, CancelRequest, End, NoteRequest, Outcome, Priority, ReleaseRequest,
     RenewRequest, State,
 };
 pub use bursar_engine::explain::WaitsFor;
 pub use clearing::{ClearedPod, Clearing};
-pub use event::{SIGNED_OUT, StreamEvent};
+pub use event::{SIGNED_OUT, StreamEvent, StreamEvents};
 pub use execution::{
     Course, Execution, ExecutionOutcome, ExecutionRequest, ExecutionState, Isolation, LogStream,
     Saga, Step, StepState, StopCause,
@@ -42,17 +46,18 @@ pub use execution::{
 pub use explanation::{Explanation, ObjectRef, RestsOn, When, Who, Why};
 pub use health::Health;
 pub use ledger::{
-    Checkpoint, ExportedAnswer, ExportedRequest, Inclusion, LedgerStatus, PruneAnswer,
-    PruneRequest, RecordView, RotateKeyAnswer, RotateKeyRequest,
+    Checkpoint, ExportLedger, ExportedAnswer, ExportedRequest, Inclusion, LedgerStatus,
+    ListRecords, PruneAnswer, PruneRequest, RecordView, RotateKeyAnswer, RotateKeyRequest,
 };
 pub use limit::{Limit, LimitCounter, LimitSpec, LimitStatus, Metadata};
 pub use list::ListAnswer;
 pub use market::{
-    FailedPod, MarketActs, MarketAgent, MarketAsk, MarketBound, MarketHeld, MarketKind,
+    FailedPod, GetMarket, MarketActs, MarketAgent, MarketAsk, MarketBound, MarketHeld, MarketKind,
     MarketLevel, MarketMode, MarketPod, MarketPodPoint, MarketPoint, MarketPolicy, MarketStep,
     NodeMarket, ObservedGroup, RestoreAnswer, RestoreRequest, RestoredPod, UnmanagedPods, Wrote,
 };
 pub use node::{Node, NodeMetadata, NodeStatus};
+pub use query::{DryRun, MinRecord, Page, PageSize, Since, Wait, Words};
 pub use simulated::{Simulated, SimulatedChange};
 pub use token::{Identity, Role, Token, TokenCreated, TokenRequest};
 

@@ -26,10 +26,10 @@ pub use error::Error;
 pub use events::{EventId, EventStream, StreamItem};
 pub use exchange::Download;
 pub use logs::{Follow, Logs};
-pub use query::Query;
 pub use token::{BearerToken, TokenError};
 pub use transport::{AnswerBody, BoxError, Transport};
 
+use query::Query;
 use std::sync::Arc;
 use std::time::Duration;
 

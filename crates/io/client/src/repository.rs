@@ -10,8 +10,8 @@ use bursar_units::{BookingId, Label, NameError, quantity};
 use thiserror::Error;
 use tokio::time::Instant;
 
-use crate::api::{Allocation, Booking, BookingRequest, Outcome, State};
-use crate::client::{self, Client, Mode, Query};
+use crate::api::{Allocation, Booking, BookingRequest, ListBookings, Outcome, State};
+use crate::client::{self, Client, Mode};
 use crate::problem::{Code, Problem};
 use crate::slot::{self, RELEASE_WAIT, Repeats, Slot};
 
@@ -99,10 +99,12 @@ impl ResourceAllocationRepository {
 
     /// Number of active allocations of a language.
     pub async fn count_active(&self, language: &str) -> Result<u64, Error> {
-        let query = Query::new()
-            .with("class", language)
-            .with("state", State::Granted.word());
-        let bookings = self.client.all_bookings(&query).await?;
+        let filter = ListBookings {
+            class: Some(class(language)?),
+            state: Some([State::Granted].into()),
+            ..ListBookings::default()
+        };
+        let bookings = self.client.all_bookings(&filter).await?;
         Ok(u64::try_from(bookings.items.len()).unwrap_or(u64::MAX))
     }
 
@@ -175,10 +177,7 @@ impl ResourceAllocationRepository {
     }
 
     fn request(&self, id: &BookingId, new: &NewAllocation<'_>) -> Result<BookingRequest, Error> {
-        let class = Label::new(new.language).map_err(|source| Error::Name {
-            field: "language",
-            source,
-        })?;
+        let class = class(new.language)?;
         let execution = booking_id("execution_id", new.execution_id)?;
         Ok(BookingRequest {
             tenant: self.tenant.clone(),
@@ -204,6 +203,13 @@ impl ResourceAllocationRepository {
     fn held(&self) -> std::sync::MutexGuard<'_, BTreeMap<BookingId, Slot>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn class(language: &str) -> Result<Label, Error> {
+    Label::new(language).map_err(|source| Error::Name {
+        field: "language",
+        source,
+    })
 }
 
 fn booking_id(field: &'static str, text: &str) -> Result<BookingId, Error> {

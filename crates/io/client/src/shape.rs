@@ -91,6 +91,8 @@ pub(crate) const WHOLE: Shape = Shape::Whole {
 const MISTAKES_MAX: usize = 1_000;
 /// Maximum edit distance of a name that is taken for a typo.
 const SLIP_MAX: usize = 2;
+/// Names that are compared with a typo; more would cost more than the hint is worth.
+const NAMES_MAX: usize = 10_000;
 
 impl Field {
     pub(crate) const fn required(name: &'static str, shape: Shape) -> Self {
@@ -155,8 +157,11 @@ impl Wrong {
 /// The name that is nearest to a mistyped one; `None` if all are too different.
 pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = name.to_lowercase();
+    let length = lower.chars().count();
     names
         .into_iter()
+        .take(NAMES_MAX)
+        .filter(|known| known.chars().count().abs_diff(length) <= SLIP_MAX)
         .map(|known| {
             (
                 strsim::damerau_levenshtein(&lower, &known.to_lowercase()),

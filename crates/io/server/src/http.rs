@@ -20,7 +20,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
-use bursar_client::{Code, Problem};
+use bursar_client::{Code, Problem, nearest};
 
 use crate::auth::CallerSource;
 use crate::service::Service;
@@ -126,10 +126,10 @@ async fn finish(State(app): State<App>, request: Request, next: Next) -> Respons
 
 async fn no_such_address(request: Request) -> Refused {
     let path = request.uri().path();
-    let suggestion = crate::service::nearest_name(path, routes().map(|route| route.path));
+    let near = nearest(path, routes().map(|route| route.path));
     Refused(Box::new(Problem {
         changes: vec!["see /openapi.json for all addresses".to_owned()],
-        suggestion,
+        suggestion: near.map(str::to_owned),
         ..Problem::new(Code::NotFound, "this address does not exist")
     }))
 }

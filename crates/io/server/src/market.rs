@@ -15,7 +15,7 @@ use std::time::Duration;
 use bursar_client::api::{
     FailedPod, MarketActs, MarketAgent, MarketAsk, MarketHeld, MarketKind, MarketLevel, MarketPod,
     MarketPodPoint, MarketPoint, MarketStep, NodeMarket, ObservedGroup, RestoreAnswer, RestoredPod,
-    UnmanagedPods, Wrote,
+    Since, UnmanagedPods, Wrote,
 };
 use bursar_client::{Code, Problem, nearest};
 use bursar_engine::booking::execution::Stage;
@@ -25,21 +25,12 @@ use bursar_market::kernel::Level;
 use bursar_market::node::Standing;
 use bursar_node::market::{Acts, Agent, Deed, Execution, Executions, Kind, Point, View, Why};
 use bursar_units::causes::chain;
-use bursar_units::{INTEGER_MAX, Instant, Millis, ObjectName};
+use bursar_units::{INTEGER_MAX, Instant, ObjectName};
 
 use crate::caller::Caller;
 use crate::log;
 use crate::reporter::Reporter;
 use crate::service::{Answer, Service, WriteMode};
-
-/// A time in the past.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Since {
-    /// Distance from now, by the agent's clock.
-    Back(Millis),
-    /// Absolute time.
-    At(Instant),
-}
 
 /// Prefix of the pod names of executions.
 const EXECUTION: &str = "e-";
@@ -186,10 +177,7 @@ pub(crate) fn node_market(view: &View, since: Option<Since>) -> NodeMarket {
         Acts::Cannot(reason) => (MarketActs::Observe, Some(reason.clone())),
     };
     let standings = view.standings.iter();
-    let from_ms = since.map(|since| match since {
-        Since::Back(back) => view.at_ms.saturating_sub(back.ms()),
-        Since::At(at) => at.ms(),
-    });
+    let from_ms = since.map(|since| since.ms(view.at_ms));
     let points = view.history.iter();
     let points = points.filter(|point| from_ms.is_some_and(|from_ms| from_ms <= point.at_ms));
     NodeMarket {

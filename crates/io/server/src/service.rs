@@ -6,7 +6,6 @@
 mod events;
 mod explaining;
 pub(crate) mod health;
-pub(crate) mod nearest;
 pub(crate) mod proofs;
 pub(crate) mod refusal;
 pub(crate) mod sight;
@@ -27,19 +26,14 @@ use bursar_units::Instant;
 use bursar_units::causes::chain;
 use tokio::sync::{Semaphore, watch};
 
-pub(crate) use crate::booking::bookings::{
-    BookingFilter, BookingQuery, Cursor, LONG_POLL_MAX, missing_tenant,
-};
+pub(crate) use crate::booking::bookings::{Cursor, missing_tenant};
 pub use crate::booking::executions::OwnUser;
-pub(crate) use crate::booking::executions::{ExecutionFilter, Logs, LogsFrom};
-pub(crate) use crate::market::Since;
+pub(crate) use crate::booking::executions::{Logs, LogsFrom};
 pub use crate::market::executions_to_share;
 pub(crate) use crate::spine::declared::{ObjectChange, WriteOptions};
 pub(crate) use crate::spine::ledgers::{Chunks, RecordFilter};
 pub(crate) use events::{Position, Stream, StreamFilter, StreamItem, without_nulls};
 pub(crate) use explaining::EXPLAINED;
-pub(crate) use nearest::nearest as nearest_name;
-pub(crate) use proofs::no_subject;
 pub use refusal::of_failure;
 
 use crate::caller::Caller;

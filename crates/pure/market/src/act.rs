@@ -84,8 +84,10 @@ impl Budget {
     }
 }
 
-/// Whether the difference is large enough for a write.
+/// Whether the difference is large enough for a write. A limit below 10m may double: it could never
+/// grow otherwise, because a new size is reached by doubling.
 pub(crate) fn is_worth_it(effective_milli: u64, wanted_milli: u64) -> bool {
     let least = effective_milli.div_ceil(CHANGE_MIN_PART);
-    CHANGE_MIN_MILLI.max(least) <= effective_milli.abs_diff(wanted_milli)
+    let least = least.max(CHANGE_MIN_MILLI.min(effective_milli.max(1)));
+    least <= effective_milli.abs_diff(wanted_milli)
 }

@@ -8,16 +8,18 @@ pub(super) mod saga;
 
 use std::time::Duration;
 
+use bursar_client::api::query::Parameter as _;
 use bursar_client::api::{
     Booking, BookingRequest, Course, End, Execution, ExecutionOutcome, ExecutionState, Isolation,
-    NoteRequest, ReleaseRequest, RenewRequest, State, StopCause,
+    ListBookings, NoteRequest, Page, PageSize, ReleaseRequest, RenewRequest, State, StopCause,
+    Words,
 };
-use bursar_client::client::{Mode, Query};
+use bursar_client::client::Mode;
 use bursar_client::slot::{RELEASE_WAIT, Repeats};
 use bursar_client::{Client, Code, Problem};
 use bursar_engine::words;
 use bursar_units::quantity::{format_cpu, format_memory};
-use bursar_units::{BookingId, Instant, Millis};
+use bursar_units::{BookingId, Instant, Label, Millis};
 use serde::Serialize;
 
 use super::{DRY_RUN, watch};
@@ -79,7 +81,7 @@ const STAGES: [&str; 4] = [
 ];
 
 /// Most ended bookings in a list.
-const ENDED_MAX: usize = 1_000;
+const ENDED_MAX: PageSize = PageSize(1_000);
 
 async fn reserve(session: &mut Session, arguments: &ReserveArguments) -> Result<(), Stop> {
     let client = session.client().await?;
@@ -239,32 +241,40 @@ async fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
             .into());
     }
     let client = session.client().await?;
-    let live = match state {
-        None => Some("queued,granted"),
-        Some("queued") => Some("queued"),
-        Some("granted") => Some("granted"),
-        Some(word) if STAGES.contains(&word) => Some("granted"),
+    let live: Option<Words<State>> = match state {
+        None => Some([State::Queued, State::Granted].into()),
+        Some("queued") => Some([State::Queued].into()),
+        Some("granted") => Some([State::Granted].into()),
+        Some(word) if STAGES.contains(&word) => Some([State::Granted].into()),
         Some(_) => None,
     };
-    let query = ["class", "tenant"]
-        .into_iter()
-        .fold(Query::new(), |query, key| {
-            query.with_some(key, filter.value::<Booking>(key))
-        });
+    let label = |key| -> Result<Option<Label>, Stop> {
+        match filter.value::<Booking>(key) {
+            Some(text) => Ok(Some(Label::read(key, text)?)),
+            None => Ok(None),
+        }
+    };
+    let (class, tenant) = (label("class")?, label("tenant")?);
+    let within = |state| ListBookings {
+        class: class.clone(),
+        tenant: tenant.clone(),
+        state,
+        ..ListBookings::default()
+    };
+    let newest = Page {
+        limit: Some(ENDED_MAX),
+        cursor: None,
+    };
+    let ended = within(Some([State::Ended].into()));
     let wants_ended = flags.watch && state.is_none();
     let fetch = async || {
-        let newest = query
-            .clone()
-            .with("state", "ended")
-            .with("limit", ENDED_MAX);
-        let Some(states) = live else {
-            return client.bookings(&newest).await;
-        };
-        let mut list = client
-            .all_bookings(&query.clone().with("state", states))
-            .await?;
+        if live.is_none() {
+            return client.bookings(&ended, &newest).await;
+        }
+        let mut list = client.all_bookings(&within(live.clone())).await?;
         if wants_ended {
-            list.items.extend(client.bookings(&newest).await?.items);
+            list.items
+                .extend(client.bookings(&ended, &newest).await?.items);
         }
         Ok(list)
     };

@@ -5,8 +5,7 @@ mod market;
 use std::time::Instant;
 
 use bursar_client::Client;
-use bursar_client::api::{Health, Identity, LedgerStatus};
-use bursar_client::client::Query;
+use bursar_client::api::{ExecutionState, Health, Identity, LedgerStatus, ListExecutions};
 use bursar_engine::words;
 use bursar_units::causes::chain;
 use serde::Serialize;
@@ -262,7 +261,17 @@ async fn adopted(client: &Client) -> Option<Finding> {
     if status.generation == 0 {
         return None;
     }
-    let live = Query::new().with("state", "running,stopping,stuck");
+    let live = ListExecutions {
+        state: Some(
+            [
+                ExecutionState::Running,
+                ExecutionState::Stopping,
+                ExecutionState::Stuck,
+            ]
+            .into(),
+        ),
+        ..ListExecutions::default()
+    };
     let mut executions = match client.all_executions(&live).await {
         Ok(list) => list.items,
         Err(error) => return Some(warn("adopted", chain(&error))),

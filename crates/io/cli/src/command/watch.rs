@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bursar_client::Client;
-use bursar_client::api::ListAnswer;
-use bursar_client::client::{Error, EventStream, Query, StreamItem};
+use bursar_client::api::{ListAnswer, StreamEvents};
+use bursar_client::client::{Error, EventStream, StreamItem};
 
 use crate::failure::{Failure, Stop};
 use crate::grammar::ListFlags;
@@ -21,7 +21,7 @@ pub(super) struct Changes(EventStream);
 
 impl Changes {
     pub(super) async fn open(client: &Client) -> Result<Self, Stop> {
-        Ok(Self(client.events(Query::new()).await?))
+        Ok(Self(client.events(&StreamEvents::default()).await?))
     }
 
     /// Waits for a change; changes in quick succession count as one. After an interruption of the

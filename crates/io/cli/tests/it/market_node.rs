@@ -257,7 +257,7 @@ fn the_record_of_the_market_is_explained_and_checked_with_the_ledger() {
         then.starts_with("at ") && then.contains(": web may use "),
         "{then}"
     );
-    assert!(then.contains("\nHOW     need "), "{then}");
+    assert!(then.contains("\nHOW     asks "), "{then}");
     // Nodes without an agent, before and after ours by name, do not hide the record.
     let nodes = ["0-without", "zz-without"].map(|name| {
         let status = "status:\n  allocatable: {cpu: \"1\"}\n";
@@ -307,7 +307,8 @@ fn executions_are_managed_while_they_run() {
     let pods = || house.ok(&["top", "-o", "name"]);
     until(pods, |pods| pods == "pod/e-job\n");
     // The id of the booking is accepted too, and the answer shows the way out.
-    let explained = house.ok(&["explain", "pod/job"]);
+    let explain = || house.ok(&["explain", "pod/job"]);
+    let explained = until(explain, |text| !text.contains("was not measured yet"));
     assert!(
         explained.starts_with("e-job may use 900m of CPU on "),
         "{explained}"
@@ -317,7 +318,8 @@ fn executions_are_managed_while_they_run() {
         "pod/e-job\n"
     );
     assert!(
-        explained.contains("\nWHY     it was given 900m, no more and no less: nothing to share\n")
+        explained.contains("\nWHY     it was given 900m, no more and no less: nothing to share\n"),
+        "{explained}"
     );
     assert!(
         explained.contains("\nOUT     `bursar booking cancel job` ends it; "),
@@ -412,7 +414,8 @@ fn the_market_observes_by_default_and_can_be_off() {
     assert!(!top.contains("NEED") && !top.contains(&base), "{top}");
     // The other cells depend on the CPU use, which varies.
     assert_eq!(row(&top).unwrap()[..2], ["e-job", "500m"], "{top}");
-    let explained = house.ok(&["explain", "pod/job"]);
+    let explain = || house.ok(&["explain", "pod/job"]);
+    let explained = until(explain, |text| !text.contains("was not measured yet"));
     assert!(explained.contains(": it is only observed\n"), "{explained}");
     let healthy = house.ok(&["doctor"]);
     assert!(healthy.contains("\nok    market    "), "{healthy}");

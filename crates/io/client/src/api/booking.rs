@@ -2,6 +2,7 @@
 
 pub(super) mod answer;
 pub mod batch;
+pub mod query;
 
 use bursar_units::{BookingId, Label, vocabulary};
 use serde::{Deserialize, Serialize};

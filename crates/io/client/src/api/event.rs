@@ -1,9 +1,10 @@
 //! Events of the stream.
 
-use bursar_units::Instant;
+use bursar_units::{Instant, Label};
 use serde::{Deserialize, Serialize};
 
 use super::instant;
+use super::query::query;
 use crate::ToSchema;
 
 /// Name of the last event of a stream whose token was revoked or has expired. Its data is the
@@ -26,4 +27,16 @@ pub struct StreamEvent {
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     #[schema(value_type = Object)]
     pub data: serde_json::Value,
+}
+
+query! {
+    /// Filter of the stream; absent parameters select all.
+    pub struct StreamEvents {
+        /// `booking`, `limit`, `node`, `pod`, `booking.granted` and so on, with commas.
+        kinds "kinds": String;
+        /// Tenant.
+        tenant "tenant": Label;
+        /// Send events after this record; by default only new ones.
+        from "from": u64;
+    }
 }

@@ -1,11 +1,13 @@
 //! Status and maintenance of the ledger.
 
+use bursar_engine::Reference;
 use bursar_units::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::body::an_instant;
 use super::fields::object;
 use super::instant;
+use super::query::{PageSize, query};
 use crate::ToSchema;
 use crate::shape::{Shape, WHOLE};
 
@@ -175,4 +177,30 @@ pub struct RotateKeyAnswer {
     /// True for a dry run: nothing was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
+}
+
+query! {
+    /// Filter of records.
+    pub struct ListRecords {
+        /// First record; `cursor` is an alias.
+        from "from": u64, Excludes "cursor";
+        /// `nextCursor` of the previous page.
+        cursor "cursor": String;
+        /// Maximum number of items.
+        limit "limit": PageSize;
+        /// Only records about this object, such as `booking/job-1`.
+        object "object": Reference;
+        /// Include each record as it is stored.
+        raw "raw": bool;
+    }
+}
+
+query! {
+    /// Records of an export.
+    pub struct ExportLedger {
+        /// First record.
+        from "from": u64;
+        /// First record that is not exported.
+        to "to": u64;
+    }
 }

@@ -7,6 +7,7 @@ use bursar_units::{Instant, vocabulary};
 use serde::{Deserialize, Serialize};
 
 use super::instant;
+use super::query::{Since, query};
 use crate::ToSchema;
 
 pub use bursar_market::clear::{
@@ -370,3 +371,16 @@ pub struct FailedPod {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RestoreRequest {}
+
+query! {
+    /// Times of a market.
+    pub struct GetMarket {
+        /// Include past clearings from this time on: `-10m`, the longest history kept, or an
+        /// instant.
+        since "since": Since;
+        /// Return the last clearing before this time, replayed from the agent's record of the last
+        /// day: `-5m`, or an instant. Values that the record does not hold, such as use and
+        /// originals, are absent.
+        at "at": Since, Excludes "since";
+    }
+}

@@ -8,8 +8,9 @@ use http::{Method, header};
 use super::calls::{Mode, call};
 use super::{Client, Error, Query};
 use crate::api::{
-    ApplyAnswer, Booking, BookingRequest, CancelRequest, Execution, ExecutionRequest, Limit,
-    ListAnswer, NoteRequest, ReleaseRequest, RenewRequest,
+    ApplyAnswer, Booking, BookingRequest, CancelRequest, Execution, ExecutionRequest, GetBooking,
+    GetExecution, Limit, ListAnswer, ListBookings, ListExecutions, NoteRequest, Page,
+    ReleaseRequest, RenewRequest, Wait,
 };
 
 /// Bookings.
@@ -32,16 +33,21 @@ impl Client {
 
     /// State of a booking as soon as it no longer waits, or after `wait`.
     pub async fn booking_wait(&self, id: &BookingId, wait: Duration) -> Result<Booking, Error> {
-        self.get_waiting(&format!("/v1/bookings/{id}"), wait).await
+        let query = Query::of(&GetBooking {
+            fence: None,
+            wait: Some(Wait(wait)),
+        });
+        self.get_waiting(&format!("/v1/bookings/{id}"), &query, wait)
+            .await
     }
 
     /// Present state of a booking; `held` is true if the fence is its present one (S5).
     pub async fn booking_fence(&self, id: &BookingId, fence: u64) -> Result<Booking, Error> {
-        self.get(
-            &format!("/v1/bookings/{id}"),
-            &Query::new().with("fence", fence),
-        )
-        .await
+        let query = Query::of(&GetBooking {
+            fence: Some(fence),
+            wait: None,
+        });
+        self.get(&format!("/v1/bookings/{id}"), &query).await
     }
 
     /// Renews a grant.
@@ -87,14 +93,18 @@ impl Client {
             .await
     }
 
-    /// One page of bookings; filters are `class`, `tenant`, `state`, `execution` and so on.
-    pub async fn bookings(&self, query: &Query) -> Result<ListAnswer<Booking>, Error> {
-        self.get("/v1/bookings", query).await
+    /// One page of bookings.
+    pub async fn bookings(
+        &self,
+        filter: &ListBookings,
+        page: &Page,
+    ) -> Result<ListAnswer<Booking>, Error> {
+        self.get("/v1/bookings", &Query::of(filter).and(page)).await
     }
 
     /// All bookings of a filter, from all pages.
-    pub async fn all_bookings(&self, query: &Query) -> Result<ListAnswer<Booking>, Error> {
-        self.all("/v1/bookings", query).await
+    pub async fn all_bookings(&self, filter: &ListBookings) -> Result<ListAnswer<Booking>, Error> {
+        self.all("/v1/bookings", &Query::of(filter)).await
     }
 }
 
@@ -119,7 +129,10 @@ impl Client {
 
     /// State of an execution as soon as it changes, or after `wait`.
     pub async fn execution_wait(&self, id: &BookingId, wait: Duration) -> Result<Execution, Error> {
-        self.get_waiting(&format!("/v1/executions/{id}"), wait)
+        let query = Query::of(&GetExecution {
+            wait: Some(Wait(wait)),
+        });
+        self.get_waiting(&format!("/v1/executions/{id}"), &query, wait)
             .await
     }
 
@@ -130,8 +143,11 @@ impl Client {
     }
 
     /// All executions of a filter, from all pages.
-    pub async fn all_executions(&self, query: &Query) -> Result<ListAnswer<Execution>, Error> {
-        self.all("/v1/executions", query).await
+    pub async fn all_executions(
+        &self,
+        filter: &ListExecutions,
+    ) -> Result<ListAnswer<Execution>, Error> {
+        self.all("/v1/executions", &Query::of(filter)).await
     }
 }
 

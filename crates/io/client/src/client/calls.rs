@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bursar_units::{BookingId, Millis};
+use bursar_units::BookingId;
 use http::{HeaderName, Method};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use super::exchange::Call;
 use super::query::escape;
 use super::{Client, Error, Query};
-use crate::api::{IDEMPOTENCY_HEADER, ListAnswer, PAGE_MAX};
+use crate::api::{DryRun, IDEMPOTENCY_HEADER, ListAnswer, PAGE_MAX, Page, PageSize};
 
 /// Real call or dry run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -28,10 +28,9 @@ impl Mode {
     }
 
     pub(super) fn query(self) -> Query {
-        match self {
-            Self::Do => Query::new(),
-            Self::DryRun => Query::new().with("dryRun", true),
-        }
+        Query::of(&DryRun {
+            dry_run: (self == Self::DryRun).then_some(true),
+        })
     }
 }
 
@@ -48,12 +47,10 @@ impl Client {
     pub(super) async fn get_waiting<T: DeserializeOwned>(
         &self,
         path: &str,
+        query: &Query,
         wait: Duration,
     ) -> Result<T, Error> {
-        let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        let query = Query::new().with("wait", Millis::from_ms(ms));
-        self.fetch(&call(Method::GET, path, &query).wait(wait))
-            .await
+        self.fetch(&call(Method::GET, path, query).wait(wait)).await
     }
 
     pub(super) async fn put<B: Serialize, T: DeserializeOwned>(
@@ -108,12 +105,14 @@ impl Client {
         path: &str,
         query: &Query,
     ) -> Result<ListAnswer<T>, Error> {
-        let query = query.clone().with("limit", PAGE_MAX);
-        let mut list: ListAnswer<T> = self.get(path, &query).await?;
+        let get = async |cursor| -> Result<ListAnswer<T>, Error> {
+            let limit = Some(PageSize(PAGE_MAX));
+            let page = Page { limit, cursor };
+            self.get(path, &query.clone().and(&page)).await
+        };
+        let mut list = get(None).await?;
         while let Some(cursor) = list.next_cursor.take() {
-            let page: ListAnswer<T> = self
-                .get(path, &query.clone().with("cursor", cursor))
-                .await?;
+            let page = get(Some(cursor)).await?;
             list.items.extend(page.items);
             list.next_cursor = page.next_cursor;
         }

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::exchange::{Call, is_worth_repeating};
 use super::sse::{Parser, RawEvent};
 use super::{Client, Download, Error, Pause, Query};
-use crate::api::{SIGNED_OUT, StreamEvent};
+use crate::api::{SIGNED_OUT, StreamEvent, StreamEvents};
 
 /// Maximum silence of a stream: three keep-alive comments are missing then.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
@@ -86,11 +86,11 @@ impl std::fmt::Display for EventId {
 }
 
 impl Client {
-    /// Opens the stream; `kinds` and `from` select events. Fails if it cannot be opened now.
-    pub async fn events(&self, query: Query) -> Result<EventStream, Error> {
+    /// Opens the stream. Fails if it cannot be opened now.
+    pub async fn events(&self, filter: &StreamEvents) -> Result<EventStream, Error> {
         let mut stream = EventStream {
             client: self.clone(),
-            query,
+            query: Query::of(filter),
             last: None,
             open: None,
             waiting: VecDeque::new(),

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::exchange::{Call, is_worth_repeating};
 use super::{Client, Download, Error, Pause, Query};
-use crate::api::LogStream;
+use crate::api::{GetLogs, LogStream};
 
 /// End of the output that is read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -94,11 +94,11 @@ impl Logs {
     }
 
     async fn connect(&mut self) -> Result<(), Error> {
-        let follows = (self.follow == Follow::UntilEnded).then_some(true);
-        let query = Query::new()
-            .with("stream", self.stream.word())
-            .with_some("follow", follows)
-            .with_some("from", (self.from > 0).then_some(self.from));
+        let query = Query::of(&GetLogs {
+            stream: Some(self.stream),
+            follow: (self.follow == Follow::UntilEnded).then_some(true),
+            from: (self.from > 0).then_some(self.from),
+        });
         let target = format!("/v1/executions/{}/logs{}", self.id, query.as_str());
         let call = Call::new(Method::GET, target);
         self.open = Some(self.client.download_once(&call).await?);

@@ -4,7 +4,7 @@ use bursar_units::{Instant, ObjectName};
 
 use super::calls::Mode;
 use super::{Client, Error, Query};
-use crate::api::{NodeMarket, RestoreAnswer, RestoreRequest, instant};
+use crate::api::{GetMarket, NodeMarket, RestoreAnswer, RestoreRequest, Since};
 
 /// The node market.
 impl Client {
@@ -16,7 +16,10 @@ impl Client {
 
     /// Market of a node at the last clearing before a time, which must be within the last day.
     pub async fn market_at(&self, node: &ObjectName, at: Instant) -> Result<NodeMarket, Error> {
-        let query = Query::new().with("at", instant::format(at));
+        let query = Query::of(&GetMarket {
+            since: None,
+            at: Some(Since::At(at)),
+        });
         self.get(&format!("/v1/nodes/{node}/market"), &query).await
     }
 

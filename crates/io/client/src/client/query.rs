@@ -1,34 +1,33 @@
-//! Query parameters.
+//! Query parameters as text.
 
 use std::fmt::Write as _;
 
+use crate::api::query::Parameters;
+
 /// Query parameters, escaped.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Query(String);
+#[derive(Clone, Debug, Default)]
+pub(super) struct Query(String);
 
 impl Query {
     /// No parameters.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a parameter.
-    #[must_use]
-    pub fn with(mut self, name: &str, value: impl std::fmt::Display) -> Self {
-        self.0.push(if self.0.is_empty() { '?' } else { '&' });
-        self.0.push_str(name);
-        self.0.push('=');
-        escape(&value.to_string(), &mut self.0);
-        self
+    /// The parameters of a set.
+    pub(super) fn of(parameters: &impl Parameters) -> Self {
+        Self::new().and(parameters)
     }
 
-    /// Adds a parameter if there is a value.
-    #[must_use]
-    pub fn with_some(self, name: &str, value: Option<impl std::fmt::Display>) -> Self {
-        match value {
-            Some(value) => self.with(name, value),
-            None => self,
-        }
+    /// Adds the parameters of a set.
+    pub(super) fn and(mut self, parameters: &impl Parameters) -> Self {
+        parameters.write(&mut |name, value| {
+            self.0.push(if self.0.is_empty() { '?' } else { '&' });
+            self.0.push_str(name);
+            self.0.push('=');
+            escape(&value.to_string(), &mut self.0);
+        });
+        self
     }
 
     /// `?a=b&c=d`, or nothing.

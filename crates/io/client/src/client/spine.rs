@@ -10,9 +10,9 @@ use super::calls::{Mode, call, path};
 use super::exchange::Call;
 use super::{Client, Download, Error, Query};
 use crate::api::{
-    ApplyAnswer, ApplyRequest, Explanation, ExportedAnswer, ExportedRequest, Health, Identity,
-    LedgerStatus, ListAnswer, Node, PruneAnswer, PruneRequest, RecordView, RotateKeyAnswer,
-    RotateKeyRequest, Token, TokenCreated, TokenRequest,
+    ApplyAnswer, ApplyRequest, Explanation, ExportLedger, ExportedAnswer, ExportedRequest, Health,
+    Identity, LedgerStatus, ListAnswer, ListRecords, Node, PruneAnswer, PruneRequest, RecordView,
+    RotateKeyAnswer, RotateKeyRequest, Token, TokenCreated, TokenRequest,
 };
 use crate::object::Object;
 
@@ -105,9 +105,9 @@ impl Client {
         self.get("/v1/ledger", &Query::new()).await
     }
 
-    /// One page of records, oldest first; filters are `from` and `object`.
-    pub async fn records(&self, query: &Query) -> Result<ListAnswer<RecordView>, Error> {
-        self.get("/v1/records", query).await
+    /// One page of records, oldest first.
+    pub async fn records(&self, filter: &ListRecords) -> Result<ListAnswer<RecordView>, Error> {
+        self.get("/v1/records", &Query::of(filter)).await
     }
 
     /// Proof of an object as one file, for `bursar audit verify`.
@@ -126,9 +126,10 @@ impl Client {
         self.fetch_bytes(&call).await
     }
 
-    /// Stored records, selected by `format`, `from` and `to`.
-    pub async fn export(&self, query: &Query) -> Result<Download, Error> {
-        self.download(&call(Method::GET, "/v1/ledger/export", query))
+    /// Stored records.
+    pub async fn export(&self, records: &ExportLedger) -> Result<Download, Error> {
+        let query = Query::of(records);
+        self.download(&call(Method::GET, "/v1/ledger/export", &query))
             .await
     }
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bursar_booking::Limit as Bounds;
 use bursar_client::api::{
-    BookingRequest, ExportedRequest, Limit, LimitSpec, Node, PruneRequest, ReleaseRequest,
-    RenewRequest, TokenRequest,
+    BookingRequest, ExportLedger, ExportedRequest, Limit, LimitSpec, ListBookings, ListRecords,
+    Node, Page, PruneRequest, ReleaseRequest, RenewRequest, TokenRequest,
 };
-use bursar_client::client::{Mode, Query};
+use bursar_client::client::Mode;
 use bursar_client::object::Object;
 use bursar_units::{BookingId, Instant, Label, ObjectName};
 use serde_json::json;
@@ -41,9 +41,11 @@ async fn calls_have_their_paths_and_methods() {
     let _ = client.cancel(&id, Mode::dry_run_if(false)).await;
     let _ = client
         .bookings(
-            &Query::new()
-                .with("tenant", "ä&b")
-                .with_some("cursor", None::<u64>),
+            &ListBookings {
+                tenant: Some(Label::new("ä&b").unwrap()),
+                ..ListBookings::default()
+            },
+            &Page::default(),
         )
         .await;
     let limit = Bounds::unbounded(name.clone(), None, None);
@@ -80,11 +82,21 @@ async fn calls_have_their_paths_and_methods() {
     let _ = client.health().await;
     let _ = client.ready().await;
     let _ = client.ledger().await;
-    let _ = client.records(&Query::new().with("from", 7)).await;
+    let _ = client
+        .records(&ListRecords {
+            from: Some(7),
+            ..ListRecords::default()
+        })
+        .await;
     let _ = client.proof("record", "48102").await;
     let _ = client.checkpoint().await;
     let _ = client.tile(&"tile/0/x001/067".parse().unwrap()).await;
-    let _ = client.export(&Query::new().with("format", "jsonl")).await;
+    let _ = client
+        .export(&ExportLedger {
+            from: Some(3),
+            to: Some(9),
+        })
+        .await;
     let _ = client
         .exported(&ExportedRequest { from: 0, below: 7 })
         .await;
@@ -130,7 +142,7 @@ async fn calls_have_their_paths_and_methods() {
             "GET /v1/proofs/record/48102",
             "GET /log/checkpoint",
             "GET /log/tile/0/x001/067",
-            "GET /v1/ledger/export?format=jsonl",
+            "GET /v1/ledger/export?from=3&to=9",
             "POST /v1/ledger/exported",
             "GET /v1/ledger/backup",
             "POST /v1/ledger/prune",
@@ -172,7 +184,10 @@ async fn all_pages_of_a_list_are_read() {
         )
     });
     let list = client
-        .all_bookings(&Query::new().with("class", "python"))
+        .all_bookings(&ListBookings {
+            class: Some(Label::new("python").unwrap()),
+            ..ListBookings::default()
+        })
         .await
         .unwrap();
     assert_eq!(
@@ -188,7 +203,7 @@ async fn all_pages_of_a_list_are_read() {
 #[tokio::test]
 async fn a_download_is_read_in_chunks() {
     let (client, _) = within(|_| Reply::Text(200, "{}\n{}\n"));
-    let mut export = client.export(&Query::new()).await.unwrap();
+    let mut export = client.export(&ExportLedger::default()).await.unwrap();
     assert_eq!(export.chunk().await.unwrap().unwrap(), "{}\n{}\n");
     assert!(export.chunk().await.unwrap().is_none());
 }

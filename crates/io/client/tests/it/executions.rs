@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use bursar_client::Code;
 use bursar_client::api::{
-    Booking, Execution, ExecutionOutcome, ExecutionRequest, ExecutionState, LogStream, StepState,
+    Booking, Execution, ExecutionOutcome, ExecutionRequest, ExecutionState, ListExecutions,
+    LogStream, StepState,
 };
-use bursar_client::client::{Follow, Logs, Mode, Query};
+use bursar_client::client::{Follow, Logs, Mode};
 use bursar_units::{BookingId, Label};
 use proptest::prelude::{any, proptest};
 use serde::Serialize;
@@ -109,7 +110,10 @@ async fn calls_have_their_paths_and_methods() {
     let _ = client.execution(&id()).await;
     let _ = client.execution_wait(&id(), Duration::from_secs(30)).await;
     let _ = client.cancel_execution(&id(), Mode::Do).await;
-    let query = Query::new().with("state", "running");
+    let query = ListExecutions {
+        state: Some([ExecutionState::Running].into()),
+        ..ListExecutions::default()
+    };
     let _ = client.all_executions(&query).await;
     client
         .logs(&id(), LogStream::Stderr, Follow::Now)

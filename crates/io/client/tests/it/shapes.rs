@@ -5,12 +5,20 @@ use bursar_client::api::{
     Allocation, AllocationStatus, Batch, BatchAnswer, BatchResult, Booking, BookingRequest,
     Explanation, ListAnswer, Operation, State, StreamEvent, WaitsFor,
 };
-use bursar_client::{Problem, ids};
+use bursar_client::{Problem, ids, nearest};
 use bursar_units::{BookingId, INTEGER_MAX, Instant, Label};
 use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+#[test]
+fn only_a_near_name_is_suggested() {
+    let names = ["python", "pypi", "rust"];
+    assert_eq!(nearest("pyhton", names), Some("python"));
+    assert_eq!(nearest("haskell", names), None);
+    assert_eq!(nearest("a", ["b"]), None);
+}
 
 /// Reads a value as a type and writes it again; the result must be equal.
 fn survives<T: DeserializeOwned + Serialize>(shown: &Value) -> T {

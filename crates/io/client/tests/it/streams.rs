@@ -1,7 +1,8 @@
 //! A stream reconnects without loss and without repeats.
 
 use bursar_client::Code;
-use bursar_client::client::{EventStream, Query, StreamItem};
+use bursar_client::api::StreamEvents;
+use bursar_client::client::{EventStream, StreamItem};
 
 use crate::fake::{Reply, on_socket, problem, script, within};
 
@@ -50,8 +51,12 @@ async fn a_stream_resumes_after_its_last_event() {
         Reply::Part(event(4, 0)),
         Reply::Hang,
     ]));
-    let query = Query::new().with("kinds", "booking").with("from", 3);
-    let mut stream = client.events(query).await.unwrap();
+    let filter = StreamEvents {
+        kinds: Some("booking".to_owned()),
+        tenant: None,
+        from: Some(3),
+    };
+    let mut stream = client.events(&filter).await.unwrap();
     assert_eq!(ids(&mut stream, 3).await, ["3.0", "3.1", "4.0"]);
     let seen = log.all();
     let resumed: Vec<_> = seen
@@ -73,7 +78,7 @@ async fn a_live_only_event_does_not_move_the_position() {
         Reply::Part(event(4, 0)),
         Reply::Hang,
     ]));
-    let mut stream = client.events(Query::new()).await.unwrap();
+    let mut stream = client.events(&StreamEvents::default()).await.unwrap();
     assert_eq!(
         ids(&mut stream, 4).await,
         ["pod.resized", "3.0", "pod.resized", "4.0"]
@@ -89,7 +94,7 @@ async fn a_reset_is_returned_and_moves_the_position() {
         Reply::Part(event(10, 0)),
         Reply::Hang,
     ]));
-    let mut stream = client.events(Query::new()).await.unwrap();
+    let mut stream = client.events(&StreamEvents::default()).await.unwrap();
     assert_eq!(ids(&mut stream, 3).await, ["3.0", "reset", "10.0"]);
     assert_eq!(log.all()[1].header("last-event-id"), Some("9.0"));
 }
@@ -101,14 +106,14 @@ async fn repeated_events_are_skipped() {
         Reply::Part(format!("{}{}{}", event(3, 0), event(3, 1), event(4, 0))),
         Reply::Hang,
     ]));
-    let mut stream = client.events(Query::new()).await.unwrap();
+    let mut stream = client.events(&StreamEvents::default()).await.unwrap();
     assert_eq!(ids(&mut stream, 3).await, ["3.0", "3.1", "4.0"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_stream_is_opened_again() {
     let (client, log) = within(script([Reply::Part(event(3, 0)), Reply::Hang]));
-    let mut stream = client.events(Query::new()).await.unwrap();
+    let mut stream = client.events(&StreamEvents::default()).await.unwrap();
     assert_eq!(ids(&mut stream, 1).await, ["3.0"]);
     assert!(matches!(
         stream.next().await.unwrap(),
@@ -125,14 +130,19 @@ async fn a_silent_stream_is_opened_again() {
 async fn a_refused_stream_is_an_error() {
     let (client, _) = within(|_| problem(Code::NotAllowed));
     assert_eq!(
-        client.events(Query::new()).await.err().unwrap().exit_code(),
+        client
+            .events(&StreamEvents::default())
+            .await
+            .err()
+            .unwrap()
+            .exit_code(),
         1
     );
     let (client, _) = within(script([
         Reply::Part(event(3, 0)),
         problem(Code::Unauthenticated),
     ]));
-    let mut stream = client.events(Query::new()).await.unwrap();
+    let mut stream = client.events(&StreamEvents::default()).await.unwrap();
     assert_eq!(ids(&mut stream, 1).await, ["3.0"]);
     assert!(stream.next().await.is_err());
 }
@@ -144,7 +154,7 @@ async fn a_stream_of_a_revoked_token_ends_with_the_reason() {
         Reply::Part(format!("{}{signed_out}", event(3, 0))),
         problem(Code::Unauthenticated),
     ]));
-    let mut stream = client.events(Query::new()).await.unwrap();
+    let mut stream = client.events(&StreamEvents::default()).await.unwrap();
     assert_eq!(ids(&mut stream, 1).await, ["3.0"]);
     let error = stream.next().await.unwrap_err();
     let problem = error.problem().map(|problem| problem.code);
@@ -156,6 +166,10 @@ async fn a_stream_of_a_revoked_token_ends_with_the_reason() {
 async fn a_connection_that_breaks_in_an_event_loses_nothing() {
     let broken = format!("{}{}", event(3, 0), &event(3, 1)[..40]);
     let server = on_socket(script([Reply::Part(broken), Reply::Part(event(3, 1))]));
-    let mut stream = server.client.events(Query::new()).await.unwrap();
+    let mut stream = server
+        .client
+        .events(&StreamEvents::default())
+        .await
+        .unwrap();
     assert_eq!(ids(&mut stream, 2).await, ["3.0", "3.1"]);
 }

@@ -4,14 +4,13 @@ pub(crate) mod list;
 
 use bursar_engine::Reference;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use bursar_client::api::{
-    Batch, BatchAnswer, BatchDone, BatchRefused, BatchResult, Booking, NoteRequest, Operation,
-    ReleaseRequest, State as BookingState,
+    Batch, BatchAnswer, BatchDone, BatchRefused, BatchResult, Booking, GetBooking, NoteRequest,
+    Operation, ReleaseRequest, State as BookingState, Wait,
 };
 use bursar_client::problem::FieldError;
-use bursar_client::{Code, Problem};
+use bursar_client::{Code, Problem, nearest};
 use bursar_engine::booking::decide::Refusal as BookingRefusal;
 use bursar_engine::booking::{Command as BookingCommand, Fence, Reply, Standing};
 use bursar_engine::token::Role;
@@ -21,20 +20,10 @@ use bursar_units::{BookingId, Label, Millis};
 
 use crate::booking::answers::{self, BookingView};
 use crate::caller::Caller;
-use crate::service::nearest::nearest;
 use crate::service::refusal::of_refusal;
 use crate::service::{Answer, Service, WriteMode, last_record, planned};
 
-pub(crate) use list::{BookingFilter, Cursor};
-
-pub(crate) const LONG_POLL_MAX: Duration = Duration::from_mins(5);
-
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct BookingQuery {
-    /// Fence to compare with the current one.
-    pub(crate) fence: Option<u64>,
-    pub(crate) wait: Option<Duration>,
-}
+pub(crate) use list::Cursor;
 
 impl Service {
     /// Runs one operation on one booking.
@@ -126,7 +115,7 @@ impl Service {
         &self,
         caller: &Caller,
         id: &BookingId,
-        query: BookingQuery,
+        query: GetBooking,
     ) -> Result<Answer<Booking>, Problem> {
         let read = || self.find_booking(caller, id, query.fence);
         let is_done = |answer: &Answer<Booking>| answer.body.state != BookingState::Queued;
@@ -137,11 +126,11 @@ impl Service {
     pub(crate) async fn wait_until<T>(
         &self,
         id: &BookingId,
-        wait: Option<Duration>,
+        wait: Option<Wait>,
         read: impl Fn() -> Result<T, Problem>,
         mut is_done: impl FnMut(&T) -> bool,
     ) -> Result<T, Problem> {
-        let deadline = wait.map(|wait| tokio::time::Instant::now() + wait.min(LONG_POLL_MAX));
+        let deadline = wait.map(|wait| tokio::time::Instant::now() + wait.0);
         loop {
             // Subscribe before the read, so that no change is missed between read and wait.
             let changed =
@@ -494,7 +483,7 @@ pub(crate) fn no_booking(state: &State, caller: &Caller, id: &BookingId) -> Prob
                 .is_some_and(|request| caller.sees_tenant(&request.tenant))
         });
     Problem {
-        suggestion: nearest(id.as_str(), visible.map(BookingId::as_str)),
+        suggestion: nearest(id.as_str(), visible.map(BookingId::as_str)).map(str::to_owned),
         ..of_refusal(state, last_record(state), caller, &command, &refusal)
     }
 }

@@ -7,13 +7,11 @@
 mod logs;
 mod runs_as;
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bursar_client::api::{
-    Booking, Execution, ExecutionOutcome, ExecutionRequest, ExecutionState, Operation,
+    Booking, Execution, ExecutionRequest, ExecutionState, ListExecutions, Operation, Wait,
 };
 use bursar_client::{Code, Problem};
 use bursar_engine::booking::decide::Refusal as BookingRefusal;
@@ -44,16 +42,6 @@ pub(crate) struct ExecutorSettings {
     /// Whether the server is root, so that work without a user would run as root.
     is_root: bool,
     own_user: OwnUser,
-}
-
-/// Filter of executions; `None` and empty mean all.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ExecutionFilter {
-    pub(crate) class: Option<Label>,
-    pub(crate) tenant: Option<Label>,
-    pub(crate) states: BTreeSet<ExecutionState>,
-    pub(crate) outcomes: BTreeSet<ExecutionOutcome>,
-    pub(crate) id: Option<BookingId>,
 }
 
 impl Service {
@@ -107,7 +95,7 @@ impl Service {
         &self,
         caller: &Caller,
         id: &BookingId,
-        wait: Option<Duration>,
+        wait: Option<Wait>,
     ) -> Result<Answer<Execution>, Problem> {
         let mut first = None;
         let is_done = |answer: &Answer<Execution>| {
@@ -175,7 +163,7 @@ impl Service {
     }
 }
 
-impl ListFilter for ExecutionFilter {
+impl ListFilter for ListExecutions {
     type Item = Execution;
 
     fn class(&self) -> Option<&Label> {
@@ -192,29 +180,31 @@ impl ListFilter for ExecutionFilter {
 
     fn wants_live(&self) -> bool {
         let is_live = |state: &ExecutionState| *state != ExecutionState::Ended;
-        self.outcomes.is_empty() && (self.states.is_empty() || self.states.iter().any(is_live))
+        let wanted = self.state.as_ref();
+        self.outcome.is_none() && wanted.is_none_or(|wanted| wanted.0.iter().any(is_live))
     }
 
     fn wants_ended(&self) -> bool {
-        self.wants_state(ExecutionState::Ended)
+        wants_state(self, ExecutionState::Ended)
     }
 
     fn wants(&self, state: &State, id: &BookingId, standing: &Standing<'_>) -> bool {
         match standing {
             Standing::Queued { .. } => {
-                self.outcomes.is_empty()
-                    && self.wants_state(ExecutionState::Queued)
+                self.outcome.is_none()
+                    && wants_state(self, ExecutionState::Queued)
                     && state.bookings.order(id).is_some()
             }
             Standing::Granted(granted) => {
-                self.outcomes.is_empty()
-                    && granted
-                        .progress()
-                        .is_some_and(|progress| self.wants_state(answers::stage_of(progress.stage)))
+                self.outcome.is_none()
+                    && granted.progress().is_some_and(|progress| {
+                        wants_state(self, answers::stage_of(progress.stage))
+                    })
             }
             Standing::Ended(ended) => ended.course().is_some_and(|course| {
                 let outcome = course.verdict;
-                self.wants_ended() && (self.outcomes.is_empty() || self.outcomes.contains(&outcome))
+                let wanted = self.outcome.as_ref();
+                self.wants_ended() && wanted.is_none_or(|wanted| wanted.0.contains(&outcome))
             }),
         }
     }
@@ -225,10 +215,9 @@ impl ListFilter for ExecutionFilter {
     }
 }
 
-impl ExecutionFilter {
-    fn wants_state(&self, state: ExecutionState) -> bool {
-        self.states.is_empty() || self.states.contains(&state)
-    }
+fn wants_state(filter: &ListExecutions, state: ExecutionState) -> bool {
+    let wanted = filter.state.as_ref();
+    wanted.is_none_or(|wanted| wanted.0.contains(&state))
 }
 
 fn as_execution(answer: Answer<Booking>) -> Answer<Execution> {

@@ -1,14 +1,13 @@
 //! Problems of bookings, executions and limits: codes, fields and bounds.
 
 use bursar_client::problem::{FieldError, Range};
-use bursar_client::{Code, Problem};
+use bursar_client::{Code, Problem, nearest};
 use bursar_engine::booking::Standing;
 use bursar_engine::booking::decide::Refusal as Because;
 use bursar_engine::{Command, Refusal, State};
 use bursar_units::ObjectName;
 
 use crate::caller::Caller;
-use crate::service::nearest::nearest;
 
 /// Checks whether a refusal concerns a booking that the caller may not see. The caller then learns
 /// only that the id is taken, but neither its owner nor its request.
@@ -48,7 +47,7 @@ pub(crate) fn add_facts(
         Because::NoSuchObject { name } => {
             let limits = state.bookings.limits();
             let names = limits.map(|declared| declared.limit.name.as_str());
-            problem.suggestion = nearest(name.as_str(), names);
+            problem.suggestion = nearest(name.as_str(), names).map(str::to_owned);
         }
         _ => {}
     }

@@ -4,7 +4,7 @@ mod parameter;
 mod query;
 mod reading;
 
-pub(crate) use reading::Reading;
+pub(crate) use reading::{Reading, page_size};
 
 use std::io;
 use std::sync::Arc;

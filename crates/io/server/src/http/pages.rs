@@ -2,13 +2,12 @@
 
 #![expect(clippy::unused_async, reason = "all handlers have one form")]
 
-use bursar_client::{Code, Problem};
+use bursar_client::{Code, Problem, nearest};
 use bursar_schema::route;
 
 use super::call::Open;
 use super::respond::{Handled, bytes};
 use super::{DESCRIPTION, Route};
-use crate::service::nearest_name;
 
 pub(super) const ROUTES: &[Route] = &[problem_page::ROUTE, openapi::ROUTE];
 
@@ -21,7 +20,7 @@ async fn problem_page(open: Open) -> Handled {
     let code = Code::from_word(word).ok_or_else(|| {
         let words = Code::ALL.iter().map(|code| code.word());
         Problem {
-            suggestion: nearest_name(word, words),
+            suggestion: nearest(word, words).map(str::to_owned),
             ..Problem::new(Code::NotFound, "no problem has this code")
         }
     })?;

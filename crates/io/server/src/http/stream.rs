@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use bursar_client::Problem;
-use bursar_client::api::SIGNED_OUT;
+use bursar_client::api::{SIGNED_OUT, StreamEvents};
 use bursar_schema::route;
 use bytes::Bytes;
 use futures_util::stream;
@@ -29,17 +29,15 @@ pub(super) const ROUTES: &[Route] = &[stream_events::ROUTE];
 /// gives the reason. `pod.resized` is a live event without a record: it has no `id`, and slow
 /// readers may miss it. Events of records are never lost.
 #[route(get, path = "/v1/events", tag = "events",
-    params(("kinds" = Option<String>, Query, description = "`booking`, `limit`, `node`, `pod`, `booking.granted` and so on, with commas"),
-           ("tenant" = Option<String>, Query), ("from" = Option<u64>, Query, description = "Send events after this record; by default only new ones"),
-           ("Last-Event-ID" = Option<String>, Header), ("minRecord" = Option<u64>, Query)),
+    params(StreamEvents, ("Last-Event-ID" = Option<String>, Header), MinRecord),
     responses((status = 200, body = String, content_type = "text/event-stream"), Refusals))]
 async fn stream_events(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
-    let tenant = reading.query("tenant");
-    let filter = StreamFilter::parse(reading.text("kinds"), tenant);
-    let filter = reading.take(filter);
     let last = reading.header::<Position>("Last-Event-ID");
-    let from = reading.query("from").map(|record| Position {
+    let query: StreamEvents = reading.query();
+    let filter = StreamFilter::parse(query.kinds.as_deref(), query.tenant);
+    let filter = reading.take(filter);
+    let from = query.from.map(|record| Position {
         record,
         index: None,
     });

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use bursar_client::api::{NodeMarket, instant};
+use bursar_client::api::{NodeMarket, Since, instant};
 use bursar_client::{Code, Problem};
 use bursar_units::causes::chain;
 use bursar_units::{Instant, ObjectName};
 
-use super::{Since, node_market};
+use super::node_market;
 use crate::caller::Caller;
 use crate::service::{Answer, Service};
 
@@ -22,10 +22,7 @@ impl Service {
     ) -> Result<Answer<NodeMarket>, Problem> {
         caller.require_view("see who shares the CPU of a node")?;
         let agent = Arc::clone(self.agent_of(node)?);
-        let at_ms = match at {
-            Since::At(at) => at.ms(),
-            Since::Back(back) => agent.view().at_ms.saturating_sub(back.ms()),
-        };
+        let at_ms = at.ms(agent.view().at_ms);
         let permit = Arc::clone(&self.replay).try_acquire_owned();
         let permit = permit.map_err(|_| {
             let detail = "the record is being replayed for another caller";

@@ -1,6 +1,6 @@
 //! `/v1/nodes/{name}/market` and `…/restore`.
 
-use bursar_client::api::RestoreRequest;
+use bursar_client::api::{GetMarket, RestoreRequest};
 use bursar_schema::route;
 use bursar_units::ObjectName;
 
@@ -12,18 +12,12 @@ pub(crate) const ROUTES: &[Route] = &[get_market::ROUTE, restore_node::ROUTE];
 
 /// The CPU market of a node: its capacity, and the need and share of each pod, with the reasons.
 #[route(get, path = "/v1/nodes/{name}/market", tag = "nodes",
-    params(("name" = String, Path, max_length = 253),
-           ("since" = Option<String>, Query, description = "Include past clearings from this time on: `-10m`, the longest history kept, or an instant"),
-           ("at" = Option<String>, Query, description = "Return the last clearing before this time, replayed from the agent's record of the last day: `-5m`, or an instant. Values that the record does not hold, such as use and originals, are absent"),
-           ("minRecord" = Option<u64>, Query)),
+    params(("name" = String, Path, max_length = 253), GetMarket, MinRecord),
     responses((status = 200, body = NodeMarket), Refusals))]
 async fn get_market(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let name = reading.part("name");
-    let (since, at) = (reading.query("since"), reading.query("at"));
-    if reading.text("since").and(reading.text("at")).is_some() {
-        reading.mistake("at", "cannot be used together with `since`");
-    }
+    let GetMarket { since, at } = reading.query();
     let name: ObjectName = reading.end(name).await?;
     let service = call.service();
     match at {
@@ -34,7 +28,7 @@ async fn get_market(call: Call) -> Handled {
 
 /// Restores every original CPU limit on a node, and stops acting there.
 #[route(post, path = "/v1/nodes/{name}/restore", tag = "nodes",
-    params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query)),
+    params(("name" = String, Path, max_length = 253), DryRun),
     request_body = Option<RestoreRequest>,
     responses((status = 200, body = RestoreAnswer), Refusals))]
 async fn restore_node(call: Call) -> Handled {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bursar_client::api::StreamEvent;
 use bursar_client::problem::FieldError;
-use bursar_client::{Code, Problem};
+use bursar_client::{Code, Problem, nearest};
 use bursar_engine::codec::decode_events;
 use bursar_engine::dated;
 use bursar_engine::event::stream_kinds;
@@ -24,7 +24,6 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::nearest::nearest;
 use super::sight::{event_tenant, sees_event};
 use super::{STREAMS_MAX, Service, unreadable};
 use crate::caller::{Caller, Owner};

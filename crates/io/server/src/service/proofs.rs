@@ -1,11 +1,10 @@
 //! Proofs that records are in the signed ledger, and the files of the log.
 
 use bursar_client::api::Inclusion;
-use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
+use bursar_engine::Reference;
 use bursar_engine::codec;
 use bursar_engine::token::Role;
-use bursar_engine::{Reference, reference};
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::merkle::prove_inclusion;
 use bursar_journal::proof::{PROOF_BYTES_MAX, PROOF_RECORDS_MAX, PROOF_VERSION, Proof, Proven};
@@ -17,7 +16,6 @@ use bursar_ledger::store::Reader;
 use bursar_units::INTEGER_MAX;
 use bursar_units::causes::chain;
 
-use super::nearest::nearest;
 use super::{Answer, Service, of_failure, sight, unreadable};
 use crate::booking::bookings;
 use crate::caller::Caller;
@@ -179,26 +177,6 @@ impl Service {
             .ledger
             .on_store(|committer| committer.builder().clone());
         tree.await.map_err(|failure| of_failure(&failure))
-    }
-}
-
-/// Creates the problem of a text that is not a [`Reference`]. `kind_field` and `name_field` are the
-/// fields of the request that hold its parts.
-pub(crate) fn no_subject(kind_field: &str, name_field: &str, error: &reference::Error) -> Problem {
-    let message = error.to_string();
-    match error {
-        reference::Error::Kind { kind, kinds } => {
-            let kinds = kinds.iter().map(|kind| kind.word());
-            Problem {
-                suggestion: nearest(kind, kinds),
-                errors: vec![FieldError::new(kind_field, message.clone())],
-                ..Problem::new(Code::NotFound, message)
-            }
-        }
-        _ => Problem {
-            errors: vec![FieldError::new(name_field, message.clone())],
-            ..Problem::new(Code::Invalid, message)
-        },
     }
 }
 

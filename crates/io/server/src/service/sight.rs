@@ -1,6 +1,6 @@
 //! Owners of the objects of a state, for [`Caller::sees`].
 
-use bursar_client::{Code, Problem};
+use bursar_client::{Code, Problem, nearest};
 use bursar_engine::booking::book::CounterView;
 use bursar_engine::booking::limit::Declared;
 use bursar_engine::booking::{Event as BookingEvent, Limit, Scope, Standing};
@@ -8,7 +8,6 @@ use bursar_engine::codec::Record;
 use bursar_engine::{Command, Event, State, dated, spine};
 use bursar_units::{BookingId, Instant, Label, ObjectName};
 
-use super::nearest::nearest;
 use crate::caller::{Caller, Owner};
 
 /// Returns a limit, if the caller may see it.
@@ -31,7 +30,7 @@ pub(crate) fn limits<'a>(state: &'a State, caller: &Caller) -> impl Iterator<Ite
 pub(crate) fn no_limit(state: &State, caller: &Caller, name: &ObjectName) -> Problem {
     let names = limits(state, caller).map(|declared| declared.limit.name.as_str());
     Problem {
-        suggestion: nearest(name.as_str(), names),
+        suggestion: nearest(name.as_str(), names).map(str::to_owned),
         ..Problem::new(Code::NotFound, format!("no limit `{name}`"))
     }
 }

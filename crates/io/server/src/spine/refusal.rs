@@ -1,11 +1,9 @@
 //! Problems of tokens and the ledger: codes, bounds and the nearest name.
 
 use bursar_client::problem::Range;
-use bursar_client::{Code, Problem};
+use bursar_client::{Code, Problem, nearest};
 use bursar_engine::State;
 use bursar_engine::spine::Refusal;
-
-use crate::service::nearest::nearest;
 
 pub(crate) const fn code(refusal: &Refusal) -> Code {
     match refusal {
@@ -23,11 +21,11 @@ pub(crate) fn add_facts(problem: &mut Problem, state: &State, refusal: &Refusal)
         Refusal::NoSuchToken { name } => {
             let tokens = state.spine.tokens.iter();
             let names = tokens.map(|(token, _)| token.name.as_str());
-            problem.suggestion = nearest(name.as_str(), names);
+            problem.suggestion = nearest(name.as_str(), names).map(str::to_owned);
         }
         Refusal::NoSuchNode { name } => {
             let names = state.spine.inventory.iter().map(|node| node.name.as_str());
-            problem.suggestion = nearest(name.as_str(), names);
+            problem.suggestion = nearest(name.as_str(), names).map(str::to_owned);
         }
         Refusal::Version { present, .. } => problem.resource_version.clone_from(present),
         Refusal::NotAnchored { below_max } => {

@@ -10,8 +10,10 @@ use std::io::Cursor;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bursar_client::api::{ExecutionRequest, ExecutionState, LogStream};
-use bursar_client::client::{Client, Follow, Mode, Options, Query, Transport};
+use bursar_client::api::{
+    ExecutionOutcome, ExecutionRequest, ExecutionState, ListExecutions, LogStream,
+};
+use bursar_client::client::{Client, Follow, Mode, Options, Transport};
 use bursar_engine::booking::Command;
 use bursar_engine::booking::execution::{Exit, Isolation};
 use bursar_engine::token::Role;
@@ -771,7 +773,10 @@ async fn the_client_reads_what_the_server_sends() {
     assert_eq!(stops.applied, Some(true));
     exited(&world, "job", Exit::Signal(15)).await;
     assert_eq!(logs.chunk().await.unwrap(), None);
-    let query = Query::new().with("outcome", "cancelled");
+    let query = ListExecutions {
+        outcome: Some([ExecutionOutcome::Cancelled].into()),
+        ..ListExecutions::default()
+    };
     let listed = client.all_executions(&query).await.unwrap();
     assert_eq!(listed.items.len(), 1);
     assert_eq!(client.execution(&id).await.unwrap().course.signal, Some(15));

@@ -116,6 +116,18 @@ async fn all_wrong_parameters_are_reported_together_without_parser_texts() {
             ],
         ),
         (
+            "/v1/records?from=x&cursor=7",
+            vec![
+                "from must be a whole number from 0",
+                "from cannot be used together with `cursor`",
+            ],
+        ),
+        (
+            "/v1/bookings?status=held",
+            vec!["status must be `active` or `released`"],
+        ),
+        ("/v1/bookings/a?wait=6m", vec!["wait must be at most 5m"]),
+        (
             "/v1/bookings?class=a&language=b",
             vec!["language is an alias of `class`; the two differ"],
         ),
@@ -130,16 +142,16 @@ async fn all_wrong_parameters_are_reported_together_without_parser_texts() {
             "/v1/records?from=-1&limit=0&raw=maybe",
             vec![
                 "from must be a whole number from 0",
-                "raw must be `true` or `false`",
                 "limit must be a whole number from 1 to 1000",
+                "raw must be `true` or `false`",
             ],
         ),
         (
             "/v1/executions/a/logs?stream=both&from=x&follow=5",
             vec![
                 "stream must be `stdout` or `stderr`",
-                "from must be a whole number from 0",
                 "follow must be `true` or `false`",
+                "from must be a whole number from 0",
             ],
         ),
         (

@@ -199,7 +199,7 @@ async fn all_wrong_parameters_of_a_route_are_reported_together() {
     for (path, expected) in [
         (
             "/v1/events?kinds=nope&tenant=%20&from=x&minRecord=y",
-            vec!["minRecord", "tenant", "kinds", "from"],
+            vec!["minRecord", "tenant", "from", "kinds"],
         ),
         (
             "/v1/events?kinds=nope,limit,bookings.granted,nope",
@@ -211,7 +211,7 @@ async fn all_wrong_parameters_of_a_route_are_reported_together() {
         ),
         (
             "/v1/records?from=x&cursor=y&object=wedding/a&limit=5000",
-            vec!["cursor", "from", "from", "object", "limit"],
+            vec!["from", "from", "limit", "object", "cursor"],
         ),
         (
             "/v1/bookings?limit=5000&cursor=7&class=%20&language=a",

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bursar_client::Code;
 use bursar_client::api::{
-    Execution, ExecutionOutcome as Outcome, ExecutionRequest, ExecutionState,
+    Execution, ExecutionOutcome as Outcome, ExecutionRequest, ExecutionState, ListExecutions, Words,
 };
-use bursar_client::client::{Error, Mode, Query};
+use bursar_client::client::{Error, Mode};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -116,8 +116,12 @@ async fn a_restart_with_1000_queued_and_10_running_loses_and_repeats_none() {
     rig.kill();
     rig.start();
     let client = rig.client();
-    for (state, count) in [("starting,running", 10), ("queued", 1_000)] {
-        let query = Query::new().with("state", state);
+    let begun = Words::from([ExecutionState::Starting, ExecutionState::Running]);
+    for (state, count) in [(begun, 10), ([ExecutionState::Queued].into(), 1_000)] {
+        let query = ListExecutions {
+            state: Some(state.clone()),
+            ..ListExecutions::default()
+        };
         let found = client.all_executions(&query).await.unwrap().items;
         assert_eq!(found.len(), count, "{state}");
     }

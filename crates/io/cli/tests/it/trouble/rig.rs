@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use bursar_client::Client;
 use bursar_client::api::{
-    BookingRequest, Execution, ExecutionRequest, ExecutionState, ReleaseRequest,
+    BookingRequest, Execution, ExecutionRequest, ExecutionState, ListBookings, ListExecutions,
+    Page, ReleaseRequest, State, Words,
 };
-use bursar_client::client::{Address, Mode, Options, Query, Transport};
+use bursar_client::client::{Address, Mode, Options, Transport};
 use bursar_units::{BookingId, Label};
 use rustix::fs::{CWD, FileType, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
@@ -413,10 +414,22 @@ impl Rig {
                 limit.metadata.name
             );
         }
-        let live = Query::new().with("state", "queued,granted");
-        let live = client.bookings(&live).await.unwrap().items;
+        let live = ListBookings {
+            state: Some([State::Queued, State::Granted].into()),
+            ..ListBookings::default()
+        };
+        let live = client
+            .bookings(&live, &Page::default())
+            .await
+            .unwrap()
+            .items;
         assert!(live.is_empty(), "{live:?}");
-        let live = Query::new().with("state", "queued,starting,running,stopping,stuck");
+        let mut states = BTreeSet::from(ExecutionState::ALL);
+        states.remove(&ExecutionState::Ended);
+        let live = ListExecutions {
+            state: Some(Words(states)),
+            ..ListExecutions::default()
+        };
         let live = client.all_executions(&live).await.unwrap().items;
         assert!(live.is_empty(), "{live:?}");
         until("no shim is left", || self.shims().is_empty().then_some(())).await;

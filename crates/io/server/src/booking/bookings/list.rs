@@ -4,9 +4,8 @@
 //! ends moves to a later part of the list.
 
 use bursar_engine::Reference;
-use std::collections::BTreeSet;
 
-use bursar_client::api::{Booking, ListAnswer, State as BookingState};
+use bursar_client::api::{Booking, BookingStatus, ListAnswer, ListBookings, State as BookingState};
 use bursar_client::{Code, Problem};
 use bursar_engine::State;
 use bursar_engine::booking::{Ended, Standing};
@@ -19,17 +18,6 @@ use crate::service::{Answer, Service, last_record};
 
 /// Bookings scanned for one page, so that a rare match does not hold the view for long.
 const SCANNED_MAX: usize = 50_000;
-
-/// Filter of bookings; `None` and empty mean all.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct BookingFilter {
-    pub(crate) class: Option<Label>,
-    pub(crate) tenant: Option<Label>,
-    pub(crate) states: BTreeSet<BookingState>,
-    pub(crate) id: Option<BookingId>,
-    /// The execution of this id, and bookings that name it.
-    pub(crate) execution: Option<BookingId>,
-}
 
 pub(crate) trait ListFilter: Send + 'static {
     type Item: Send + 'static;
@@ -75,11 +63,11 @@ impl Service {
     }
 }
 
-impl ListFilter for BookingFilter {
+impl ListFilter for ListBookings {
     type Item = Booking;
 
     fn class(&self) -> Option<&Label> {
-        self.class.as_ref()
+        self.class.as_ref().or(self.language.as_ref())
     }
 
     fn tenant(&self) -> Option<&Label> {
@@ -91,19 +79,22 @@ impl ListFilter for BookingFilter {
     }
 
     fn wants_live(&self) -> bool {
-        self.wants_state(BookingState::Queued) || self.wants_state(BookingState::Granted)
+        wants_state(self, BookingState::Queued) || wants_state(self, BookingState::Granted)
     }
 
     fn wants_ended(&self) -> bool {
-        self.wants_state(BookingState::Ended)
+        wants_state(self, BookingState::Ended)
     }
 
     fn wants(&self, state: &State, id: &BookingId, standing: &Standing<'_>) -> bool {
-        let is_in = self.wants_state(match standing {
-            Standing::Queued { .. } => BookingState::Queued,
-            Standing::Granted(_) => BookingState::Granted,
-            Standing::Ended(_) => BookingState::Ended,
-        });
+        let is_in = wants_state(
+            self,
+            match standing {
+                Standing::Queued { .. } => BookingState::Queued,
+                Standing::Granted(_) => BookingState::Granted,
+                Standing::Ended(_) => BookingState::Ended,
+            },
+        );
         let belongs = |execution| {
             let request = state.bookings.request(id);
             let named = request.and_then(|request| request.execution_id);
@@ -117,10 +108,11 @@ impl ListFilter for BookingFilter {
     }
 }
 
-impl BookingFilter {
-    fn wants_state(&self, state: BookingState) -> bool {
-        self.states.is_empty() || self.states.contains(&state)
-    }
+fn wants_state(filter: &ListBookings, state: BookingState) -> bool {
+    let (words, status) = (filter.state.as_ref(), filter.status);
+    let is_chosen = words.is_some_and(|words| words.0.contains(&state));
+    let is_all = words.is_none() && status.is_none();
+    is_all || is_chosen || status.map(BookingStatus::state) == Some(state)
 }
 
 impl Cursor {

@@ -1,19 +1,13 @@
 //! `/v1/bookings`.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
-
-use bursar_client::api::{
-    Batch, BookingRequest, CancelRequest, Operation, ReleaseRequest, RenewRequest,
-    State as BookingState,
-};
+use bursar_client::api::body::Body;
+use bursar_client::api::{Batch, BookingRequest, CancelRequest, ListBookings, Operation};
 use bursar_schema::route;
-use bursar_units::{BookingId, Label, Millis};
+use bursar_units::BookingId;
 
 use crate::http::Route;
-use crate::http::call::{Call, Reading};
+use crate::http::call::Call;
 use crate::http::respond::{Handled, json};
-use crate::service::{BookingFilter, BookingQuery, LONG_POLL_MAX, WriteMode};
 
 pub(crate) const ROUTES: &[Route] = &[
     list_bookings::ROUTE,
@@ -30,8 +24,7 @@ pub(crate) const ROUTES: &[Route] = &[
 ///
 /// A repeated request with the same id and body returns the current state of that booking.
 #[route(put, path = "/v1/bookings/{id}", tag = "bookings",
-    params(("id" = String, Path, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$"),
-           ("dryRun" = Option<bool>, Query, description = "Return what would happen and change nothing")),
+    params(("id" = String, Path, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$"), DryRun),
     request_body = BookingRequest,
     responses((status = 201, body = Booking, description = "Granted"),
               (status = 202, body = Booking, description = "Queued"),
@@ -42,24 +35,18 @@ async fn reserve_booking(call: Call) -> Handled {
     let mode = reading.mode();
     let request = reading.body_for_tenant(|request: &BookingRequest| request.tenant.as_ref());
     let (id, request) = reading.end(id.zip(request)).await?;
-    let operation = Operation::Reserve { id, request };
-    operate(&call, operation, mode).await
+    let (service, operation) = (call.service(), Operation::Reserve { id, request });
+    json(service.operate(&call.caller, operation, mode).await?)
 }
 
 /// A booking.
 #[route(get, path = "/v1/bookings/{id}", tag = "bookings",
-    params(("id" = String, Path, max_length = 128),
-           ("fence" = Option<u64>, Query, description = "Compare with the current fence; the result is `held`"),
-           ("wait" = Option<String>, Query, description = "Time to wait until a queued booking changes, such as `30s`; at most 5m"),
-           ("minRecord" = Option<u64>, Query, description = "Wait until this record is reflected")),
+    params(("id" = String, Path, max_length = 128), GetBooking, MinRecord),
     responses((status = 200, body = Booking), Refusals))]
 async fn get_booking(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let id = reading.part("id");
-    let query = BookingQuery {
-        fence: reading.query("fence"),
-        wait: wait(&mut reading),
-    };
+    let query = reading.query();
     let id: BookingId = reading.end(id).await?;
     let answer = call.service().booking(&call.caller, &id, query);
     json(call.hold(answer).await?)
@@ -67,37 +54,25 @@ async fn get_booking(call: Call) -> Handled {
 
 /// Renews a booking: shows that its holder is alive. It is recorded when the old deadline comes.
 #[route(post, path = "/v1/bookings/{id}/renew", tag = "bookings",
-    params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
+    params(("id" = String, Path, max_length = 128), DryRun),
     request_body = RenewRequest,
     responses((status = 200, body = Booking), Refusals))]
 async fn renew_booking(call: Call) -> Handled {
-    let mut reading = call.reading();
-    let id = reading.part("id");
-    let mode = reading.mode();
-    let request = reading.body();
-    let (id, request): (_, RenewRequest) = reading.end(id.zip(request)).await?;
-    let operation = Operation::Renew { id, request };
-    operate(&call, operation, mode).await
+    operate(call, |id, request| Operation::Renew { id, request }).await
 }
 
 /// Releases a booking. A repeat succeeds without effect: `applied` is false.
 #[route(post, path = "/v1/bookings/{id}/release", tag = "bookings",
-    params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
+    params(("id" = String, Path, max_length = 128), DryRun),
     request_body = ReleaseRequest,
     responses((status = 200, body = Booking), Refusals))]
 async fn release_booking(call: Call) -> Handled {
-    let mut reading = call.reading();
-    let id = reading.part("id");
-    let mode = reading.mode();
-    let request = reading.body();
-    let (id, request): (_, ReleaseRequest) = reading.end(id.zip(request)).await?;
-    let operation = Operation::Release { id, request };
-    operate(&call, operation, mode).await
+    operate(call, |id, request| Operation::Release { id, request }).await
 }
 
 /// Takes a booking out of the queue, or stops an execution.
 #[route(post, path = "/v1/bookings/{id}/cancel", tag = "bookings",
-    params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
+    params(("id" = String, Path, max_length = 128), DryRun),
     request_body = Option<CancelRequest>,
     responses((status = 200, body = Booking), Refusals))]
 async fn cancel_booking(call: Call) -> Handled {
@@ -106,13 +81,13 @@ async fn cancel_booking(call: Call) -> Handled {
     let mode = reading.mode();
     let body = reading.body_or_empty();
     let (id, CancelRequest {}) = reading.end(id.zip(body)).await?;
-    let operation = Operation::Cancel { id };
-    operate(&call, operation, mode).await
+    let (service, operation) = (call.service(), Operation::Cancel { id });
+    json(service.operate(&call.caller, operation, mode).await?)
 }
 
 /// Records a remark on a booking, in place of the one before it.
 #[route(put, path = "/v1/bookings/{id}/note", tag = "bookings",
-    params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
+    params(("id" = String, Path, max_length = 128), DryRun),
     request_body = NoteRequest,
     responses((status = 200, body = Booking), Refusals))]
 async fn note_booking(call: Call) -> Handled {
@@ -126,7 +101,7 @@ async fn note_booking(call: Call) -> Handled {
 
 /// Runs independent operations in order, with one result each. A batch is not atomic.
 #[route(post, path = "/v1/bookings", tag = "bookings",
-    params(("dryRun" = Option<bool>, Query)),
+    params(DryRun),
     request_body = Batch,
     responses((status = 200, body = BatchAnswer), Refusals))]
 async fn batch_bookings(call: Call) -> Handled {
@@ -139,59 +114,26 @@ async fn batch_bookings(call: Call) -> Handled {
 
 /// Bookings that the caller may see: live ones by id, then ended ones, newest first.
 #[route(get, path = "/v1/bookings", tag = "bookings",
-    params(("class" = Option<String>, Query), ("language" = Option<String>, Query, description = "Alias of `class`"),
-           ("tenant" = Option<String>, Query),
-           ("state" = Option<String>, Query, description = "`queued`, `granted`, `ended`, or several separated by commas"),
-           ("status" = Option<String>, Query, description = "Alias of `state`: `active` means `granted`, `released` means `ended`"),
-           ("id" = Option<String>, Query), ("execution" = Option<String>, Query),
-           ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
-           ("minRecord" = Option<u64>, Query)),
+    params(ListBookings, Page, MinRecord),
     responses((status = 200, body = ListAnswer<Booking>), Refusals))]
 async fn list_bookings(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
-    let class: Option<Label> = reading.query("class");
-    let language = reading.query("language");
-    if let (Some(class), Some(language)) = (reading.text("class"), reading.text("language"))
-        && class != language
-    {
-        reading.mistake("language", "is an alias of `class`; the two differ");
-    }
-    let filter = BookingFilter {
-        class: class.or(language),
-        tenant: reading.query("tenant"),
-        states: states(&mut reading),
-        id: reading.query("id"),
-        execution: reading.query("execution"),
-    };
-    let (page, cursor) = (reading.page(), reading.query("cursor"));
+    let filter: ListBookings = reading.query();
+    let (page, cursor) = reading.page();
     let filter = reading.end(Some(filter)).await?;
     let service = call.service();
     json(service.page(&call.caller, filter, page, cursor).await?)
 }
 
-async fn operate(call: &Call, operation: Operation, mode: WriteMode) -> Handled {
+/// Runs the operation that the body of a request describes.
+async fn operate<T: Body>(call: Call, operation: fn(BookingId, T) -> Operation) -> Handled {
+    let mut reading = call.reading();
+    let (id, mode, request) = (reading.part("id"), reading.mode(), reading.body());
+    let (id, request) = reading.end(id.zip(request)).await?;
     let service = call.service();
-    json(service.operate(&call.caller, operation, mode).await?)
-}
-
-pub(crate) fn wait(reading: &mut Reading<'_>) -> Option<Duration> {
-    let wait: Option<Millis> = reading.query("wait");
-    let wait = wait.map(|wait| Duration::from_millis(wait.ms()));
-    if wait.is_some_and(|wait| wait > LONG_POLL_MAX) {
-        reading.mistake("wait", "must be at most 5m");
-    }
-    wait
-}
-
-/// Reads the wanted states from `state` and its alias `status`.
-fn states(reading: &mut Reading<'_>) -> BTreeSet<BookingState> {
-    let all = BookingState::ALL.map(|state| (state.word(), state));
-    let mut wanted = reading.chosen("state", &all);
-    match reading.text("status") {
-        None => {}
-        Some("active") => drop(wanted.insert(BookingState::Granted)),
-        Some("released") => drop(wanted.insert(BookingState::Ended)),
-        Some(_) => reading.mistake("status", "must be `active` or `released`"),
-    }
-    wanted
+    json(
+        service
+            .operate(&call.caller, operation(id, request), mode)
+            .await?,
+    )
 }

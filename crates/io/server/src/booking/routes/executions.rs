@@ -2,7 +2,9 @@
 
 use std::io;
 
-use bursar_client::api::{CancelRequest, ExecutionOutcome, ExecutionRequest, ExecutionState};
+use bursar_client::api::{
+    CancelRequest, ExecutionRequest, GetExecution, GetLogs, ListExecutions, LogStream,
+};
 use bursar_node::executor::Stream;
 use bursar_schema::route;
 use bursar_units::BookingId;
@@ -11,11 +13,10 @@ use futures_util::stream;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 
-use super::bookings::wait;
 use crate::http::Route;
 use crate::http::call::Call;
 use crate::http::respond::{Handled, json};
-use crate::service::{ExecutionFilter, Logs, LogsFrom};
+use crate::service::{Logs, LogsFrom};
 
 pub(crate) const ROUTES: &[Route] = &[
     list_executions::ROUTE,
@@ -28,10 +29,10 @@ pub(crate) const ROUTES: &[Route] = &[
 /// Runs a program under an id, in slots of its own.
 ///
 /// A repeated request with the same id and body returns the current state of that execution. Its
-/// program is started at most once. If its outcome cannot be known, it is `lost`.
+/// program is started at most once. If its outcome cannot be known, it is `lost`. A dry run does not
+/// compare the program with an earlier one.
 #[route(put, path = "/v1/executions/{id}", tag = "executions",
-    params(("id" = String, Path, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$"),
-           ("dryRun" = Option<bool>, Query, description = "Return what would happen and change nothing; the program is not compared with an earlier one")),
+    params(("id" = String, Path, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$"), DryRun),
     request_body = ExecutionRequest,
     responses((status = 201, body = Execution, description = "Granted: it starts"),
               (status = 202, body = Execution, description = "Queued"),
@@ -52,14 +53,12 @@ async fn submit_execution(call: Call) -> Handled {
 
 /// An execution, with the steps of its saga.
 #[route(get, path = "/v1/executions/{id}", tag = "executions",
-    params(("id" = String, Path, max_length = 128),
-           ("wait" = Option<String>, Query, description = "Time to wait for another state, such as `30s`; at most 5m"),
-           ("minRecord" = Option<u64>, Query, description = "Wait until this record is reflected")),
+    params(("id" = String, Path, max_length = 128), GetExecution, MinRecord),
     responses((status = 200, body = Execution), Refusals))]
 async fn get_execution(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let id = reading.part("id");
-    let wait = wait(&mut reading);
+    let GetExecution { wait } = reading.query();
     let id = reading.end(id).await?;
     let answer = call.service().execution(&call.caller, &id, wait);
     json(call.hold(answer).await?)
@@ -69,7 +68,7 @@ async fn get_execution(call: Call) -> Handled {
 ///
 /// Its slots are free only when its process is gone.
 #[route(post, path = "/v1/executions/{id}/cancel", tag = "executions",
-    params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
+    params(("id" = String, Path, max_length = 128), DryRun),
     request_body = Option<CancelRequest>,
     responses((status = 200, body = Execution), Refusals))]
 async fn cancel_execution(call: Call) -> Handled {
@@ -87,25 +86,12 @@ async fn cancel_execution(call: Call) -> Handled {
 
 /// Executions that the caller may see: live ones by id, then ended ones, newest first.
 #[route(get, path = "/v1/executions", tag = "executions",
-    params(("class" = Option<String>, Query), ("tenant" = Option<String>, Query),
-           ("state" = Option<String>, Query, description = "`queued`, `starting`, `running`, `stopping`, `stuck`, `ended`, or several separated by commas"),
-           ("outcome" = Option<String>, Query, description = "`completed`, `failed`, `lost`, `cancelled`, `timed-out`, `wait-over`, or several separated by commas"),
-           ("id" = Option<String>, Query),
-           ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
-           ("minRecord" = Option<u64>, Query)),
+    params(ListExecutions, Page, MinRecord),
     responses((status = 200, body = ListAnswer<Execution>), Refusals))]
 async fn list_executions(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
-    let states = ExecutionState::ALL.map(|state| (state.word(), state));
-    let outcomes = ExecutionOutcome::ALL.map(|outcome| (outcome.word(), outcome));
-    let filter = ExecutionFilter {
-        class: reading.query("class"),
-        tenant: reading.query("tenant"),
-        states: reading.chosen("state", &states),
-        outcomes: reading.chosen("outcome", &outcomes),
-        id: reading.query("id"),
-    };
-    let (page, cursor) = (reading.page(), reading.query("cursor"));
+    let filter: ListExecutions = reading.query();
+    let (page, cursor) = reading.page();
     let filter = reading.end(Some(filter)).await?;
     let service = call.service();
     json(service.page(&call.caller, filter, page, cursor).await?)
@@ -113,27 +99,19 @@ async fn list_executions(call: Call) -> Handled {
 
 /// Output of an execution, unchanged. Only callers that may act as its tenant can read it.
 #[route(get, path = "/v1/executions/{id}/logs", tag = "executions",
-    params(("id" = String, Path, max_length = 128),
-           ("stream" = Option<String>, Query, description = "`stdout`, the default, or `stderr`"),
-           ("follow" = Option<bool>, Query, description = "Continue until the execution has ended"),
-           ("from" = Option<u64>, Query, description = "Number of bytes to skip"),
-           ("minRecord" = Option<u64>, Query)),
+    params(("id" = String, Path, max_length = 128), GetLogs, MinRecord),
     responses((status = 200, body = String, content_type = "text/plain"), Refusals))]
 async fn get_execution_logs(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let id = reading.part("id");
+    let query: GetLogs = reading.query();
     let wanted = LogsFrom {
-        stream: match reading.text("stream") {
-            Some("stderr") => Stream::Stderr,
-            named => {
-                if named.is_some_and(|named| named != "stdout") {
-                    reading.mistake("stream", "must be `stdout` or `stderr`");
-                }
-                Stream::Stdout
-            }
+        stream: match query.stream.unwrap_or_default() {
+            LogStream::Stdout => Stream::Stdout,
+            LogStream::Stderr => Stream::Stderr,
         },
-        from: reading.query("from").unwrap_or_default(),
-        follow: reading.flag("follow"),
+        from: query.from.unwrap_or_default(),
+        follow: query.follow.unwrap_or_default(),
     };
     let id: BookingId = reading.end(id).await?;
     let logs = call

@@ -33,7 +33,7 @@ impl Query {
         let mut seen = BTreeSet::new();
         let wrong = move |(name, value): &'a (String, String)| {
             if !known.contains(name.as_str()) {
-                let near = crate::service::nearest_name(name, known.iter().copied());
+                let near = bursar_client::nearest(name, known.iter().copied());
                 return Some(FieldError {
                     suggestion: near.map(|near| format!("did you mean `{near}`?")),
                     ..FieldError::new(name, "is not a parameter of this address")

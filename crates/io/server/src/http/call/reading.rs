@@ -3,24 +3,24 @@
 use std::collections::BTreeSet;
 
 use bursar_client::api::body::{self, Body, MISTAKES_MAX};
-use bursar_client::api::{PAGE_DEFAULT, PAGE_MAX};
+use bursar_client::api::query::{Parameter, Parameters, invalid};
+use bursar_client::api::{DryRun, MinRecord, PAGE_DEFAULT, Page, PageSize};
 use bursar_client::object::{Address, Object};
 use bursar_client::problem::FieldError;
-use bursar_client::{Code, Problem, whole_number};
+use bursar_client::{Code, Problem};
 use bursar_units::{BookingId, Label};
 use serde_json::Value;
 
 use super::Call;
-use super::parameter::{Parameter, invalid};
 use crate::service::{WriteMode, missing_tenant};
 
-/// Reads path parts, headers, query parameters and the body of a request. A query parameter that no
-/// method asked for is a mistake. A wrong value reads as absent, and [`Reading::end`] refuses the
+/// Reads path parts, headers, query parameters and the body of a request. A query parameter that is
+/// in no set that was read is a mistake. A wrong value reads as absent, and [`Reading::end`] refuses the
 /// request with every mistake. Handlers read requests only through this.
 pub(crate) struct Reading<'a> {
     call: &'a Call,
     min_record: Option<u64>,
-    /// The query parameters that the handler asked for.
+    /// Names of the query parameters of this address.
     known: BTreeSet<&'static str>,
     problems: Vec<Problem>,
 }
@@ -41,7 +41,7 @@ impl<'a> Reading<'a> {
 
     /// Reads the record that the answer must reflect; [`Reading::end`] waits for it.
     pub(crate) fn min_record(mut self) -> Self {
-        self.min_record = self.query("minRecord");
+        self.min_record = self.query::<MinRecord>().min_record;
         self
     }
 
@@ -61,73 +61,28 @@ impl<'a> Reading<'a> {
         self.header("Idempotency-Key")
     }
 
-    pub(crate) fn query<T: Parameter>(&mut self, name: &'static str) -> Option<T> {
-        let text = self.text(name)?;
-        self.take(T::read(name, text))
-    }
-
-    pub(crate) fn text(&mut self, name: &'static str) -> Option<&'a str> {
-        self.known.insert(name);
-        self.call.query.get(name)
-    }
-
-    pub(crate) fn flag(&mut self, name: &'static str) -> bool {
-        match self.text(name) {
-            None | Some("false") => false,
-            Some("true") => true,
-            Some(_) => {
-                self.mistake(name, "must be `true` or `false`");
-                false
-            }
-        }
+    pub(crate) fn query<T: Parameters>(&mut self) -> T {
+        self.known.extend(T::NAMES);
+        T::read(|name| self.call.query.get(name), &mut self.problems)
     }
 
     pub(crate) fn mode(&mut self) -> WriteMode {
-        if self.flag("dryRun") {
-            WriteMode::DryRun
-        } else {
-            WriteMode::Real
+        match self.query() {
+            DryRun {
+                dry_run: Some(true),
+            } => WriteMode::DryRun,
+            DryRun { .. } => WriteMode::Real,
         }
     }
 
-    /// Reads a comma-separated list of words as the values they name.
-    pub(crate) fn chosen<T: Copy + Ord>(
-        &mut self,
-        name: &'static str,
-        all: &[(&str, T)],
-    ) -> BTreeSet<T> {
-        let words = self.text(name).into_iter().flat_map(|text| text.split(','));
-        let mut chosen = BTreeSet::new();
-        for wanted in words {
-            let Some((_, value)) = all.iter().find(|(word, _)| *word == wanted) else {
-                let words: Vec<String> = all.iter().map(|(word, _)| format!("`{word}`")).collect();
-                self.mistake(name, &format!("is none of {}", words.join(", ")));
-                break;
-            };
-            chosen.insert(*value);
-        }
-        chosen
+    /// Reads the number of items of a page, and its cursor.
+    pub(crate) fn page<C: Parameter>(&mut self) -> (usize, Option<C>) {
+        let Page { limit, cursor } = self.query();
+        (page_size(limit), self.cursor(cursor))
     }
 
-    /// Reads the number of items of a page.
-    pub(crate) fn page(&mut self) -> usize {
-        let limit = match self.text(LIMIT).map(str::parse) {
-            None => PAGE_DEFAULT,
-            Some(Ok(limit @ 1..=PAGE_MAX)) => limit,
-            Some(Ok(limit)) if PAGE_MAX < limit => {
-                let message = format!("is {limit}, a page has at most {PAGE_MAX} items");
-                self.problems.push(Problem {
-                    errors: vec![FieldError::new(LIMIT, &message)],
-                    ..Problem::new(Code::TooLarge, format!("{LIMIT} {message}"))
-                });
-                PAGE_DEFAULT
-            }
-            Some(_) => {
-                self.mistake(LIMIT, &whole_number(1, PAGE_MAX));
-                PAGE_DEFAULT
-            }
-        };
-        usize::try_from(limit).unwrap_or(usize::MAX)
+    pub(crate) fn cursor<C: Parameter>(&mut self, cursor: Option<String>) -> Option<C> {
+        self.take(C::read("cursor", &cursor?))
     }
 
     pub(crate) fn body<T: Body>(&mut self) -> Option<T> {
@@ -185,7 +140,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Notes a mistake in a named part of the request.
-    pub(crate) fn mistake(&mut self, name: &str, message: &str) {
+    fn mistake(&mut self, name: &str, message: &str) {
         self.problems.push(invalid(name, message));
     }
 
@@ -206,7 +161,10 @@ impl<'a> Reading<'a> {
     }
 }
 
-const LIMIT: &str = "limit";
+pub(crate) fn page_size(limit: Option<PageSize>) -> usize {
+    let PageSize(items) = limit.unwrap_or(PageSize(PAGE_DEFAULT));
+    usize::try_from(items).unwrap_or(usize::MAX)
+}
 
 /// Merges problems into one. A problem without fields, such as a body that is not JSON, is returned
 /// alone. A single problem is returned unchanged, because it has its own code and text.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bursar_client::api::{Limit, LimitCounter, LimitStatus, ListAnswer, Node};
 
 use bursar_client::object;
-use bursar_client::{Code, Problem};
+use bursar_client::{Code, Problem, nearest};
 use bursar_engine::booking::book::CounterView;
 use bursar_engine::booking::limit::Declared;
 use bursar_engine::booking::position::HeldUp;
@@ -15,7 +15,6 @@ use bursar_units::{Amount, ObjectName};
 
 use super::page;
 use crate::caller::Caller;
-use crate::service::nearest::nearest;
 use crate::service::sight::{self, sees_counter};
 use crate::service::{Answer, Service, last_record};
 
@@ -78,7 +77,7 @@ impl Service {
         let found = inventory.get(name.as_str()).ok_or_else(|| {
             let names = inventory.iter().map(|node| node.name.as_str());
             Problem {
-                suggestion: nearest(name.as_str(), names),
+                suggestion: nearest(name.as_str(), names).map(str::to_owned),
                 ..Problem::new(Code::NotFound, format!("no node `{name}`"))
             }
         })?;

@@ -1,5 +1,6 @@
 //! `/v1/limits`, `/v1/nodes`, `/v1/apply`, `/v1/explain`.
 
+use bursar_client::api::query::no_subject;
 use bursar_client::object::{Address, ObjectKind};
 use bursar_engine::Reference;
 use bursar_schema::route;
@@ -8,7 +9,7 @@ use bursar_units::ObjectName;
 use crate::http::Route;
 use crate::http::call::{Call, Reading};
 use crate::http::respond::{Handled, json};
-use crate::service::{EXPLAINED, ObjectChange, WriteOptions, no_subject};
+use crate::service::{EXPLAINED, ObjectChange, WriteOptions};
 
 pub(crate) const ROUTES: &[Route] = &[
     list_limits::ROUTE,
@@ -25,19 +26,18 @@ pub(crate) const ROUTES: &[Route] = &[
 
 /// Limits with their state, by name.
 #[route(get, path = "/v1/limits", tag = "limits",
-    params(("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
-           ("minRecord" = Option<u64>, Query)),
+    params(Page, MinRecord),
     responses((status = 200, body = ListAnswer<Limit>), Refusals))]
 async fn list_limits(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
-    let (page, cursor) = (reading.page(), reading.query("cursor"));
+    let (page, cursor) = reading.page();
     reading.end(Some(())).await?;
     json(call.service().limits(&call.caller, page, cursor).await?)
 }
 
 /// A limit with its state.
 #[route(get, path = "/v1/limits/{name}", tag = "limits",
-    params(("name" = String, Path, max_length = 253), ("minRecord" = Option<u64>, Query)),
+    params(("name" = String, Path, max_length = 253), MinRecord),
     responses((status = 200, body = Limit), Refusals))]
 async fn get_limit(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
@@ -48,7 +48,7 @@ async fn get_limit(call: Call) -> Handled {
 
 /// Creates or changes a limit, and returns the effect.
 #[route(put, path = "/v1/limits/{name}", tag = "limits",
-    params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query),
+    params(("name" = String, Path, max_length = 253), DryRun,
            ("If-Match" = Option<String>, Header, description = "Change the limit only if its `resourceVersion` is this")),
     request_body = Limit,
     responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "Created"), Refusals))]
@@ -58,7 +58,7 @@ async fn put_limit(call: Call) -> Handled {
 
 /// Removes a limit.
 #[route(delete, path = "/v1/limits/{name}", tag = "limits",
-    params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query), ("If-Match" = Option<String>, Header)),
+    params(("name" = String, Path, max_length = 253), DryRun, ("If-Match" = Option<String>, Header)),
     responses((status = 200, body = ApplyAnswer), Refusals))]
 async fn delete_limit(call: Call) -> Handled {
     drop_one(call, ObjectChange::DropLimit).await
@@ -66,19 +66,18 @@ async fn delete_limit(call: Call) -> Handled {
 
 /// Nodes, by name.
 #[route(get, path = "/v1/nodes", tag = "nodes",
-    params(("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
-           ("minRecord" = Option<u64>, Query)),
+    params(Page, MinRecord),
     responses((status = 200, body = ListAnswer<Node>), Refusals))]
 async fn list_nodes(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
-    let (page, cursor) = (reading.page(), reading.text("cursor"));
+    let (page, cursor) = reading.page::<String>();
     reading.end(Some(())).await?;
-    json(call.service().nodes(page, cursor))
+    json(call.service().nodes(page, cursor.as_deref()))
 }
 
 /// A node.
 #[route(get, path = "/v1/nodes/{name}", tag = "nodes",
-    params(("name" = String, Path, max_length = 253), ("minRecord" = Option<u64>, Query)),
+    params(("name" = String, Path, max_length = 253), MinRecord),
     responses((status = 200, body = Node), Refusals))]
 async fn get_node(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
@@ -89,7 +88,7 @@ async fn get_node(call: Call) -> Handled {
 
 /// Creates or changes a node.
 #[route(put, path = "/v1/nodes/{name}", tag = "nodes",
-    params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query), ("If-Match" = Option<String>, Header)),
+    params(("name" = String, Path, max_length = 253), DryRun, ("If-Match" = Option<String>, Header)),
     request_body = Node,
     responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "Created"), Refusals))]
 async fn put_node(call: Call) -> Handled {
@@ -98,7 +97,7 @@ async fn put_node(call: Call) -> Handled {
 
 /// Removes a node.
 #[route(delete, path = "/v1/nodes/{name}", tag = "nodes",
-    params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query), ("If-Match" = Option<String>, Header)),
+    params(("name" = String, Path, max_length = 253), DryRun, ("If-Match" = Option<String>, Header)),
     responses((status = 200, body = ApplyAnswer), Refusals))]
 async fn delete_node(call: Call) -> Handled {
     drop_one(call, ObjectChange::DropNode).await
@@ -106,7 +105,7 @@ async fn delete_node(call: Call) -> Handled {
 
 /// Changes several objects, all or none.
 #[route(post, path = "/v1/apply", tag = "limits",
-    params(("dryRun" = Option<bool>, Query)),
+    params(DryRun),
     request_body = ApplyRequest,
     responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "The request has one object, which was created"), Refusals))]
 async fn apply(call: Call) -> Handled {
@@ -127,7 +126,7 @@ async fn apply(call: Call) -> Handled {
 
 /// Explanation of the state of an object: why it is so, when it changes, and whom it concerns.
 #[route(get, path = "/v1/explain/{kind}/{name}", tag = "answers",
-    params(("kind" = String, Path, description = "`booking` or `limit`"), ("name" = String, Path), ("minRecord" = Option<u64>, Query)),
+    params(("kind" = String, Path, description = "`booking` or `limit`"), ("name" = String, Path), MinRecord),
     responses((status = 200, body = Explanation), Refusals))]
 async fn explain(call: Call) -> Handled {
     let mut reading = call.reading().min_record();

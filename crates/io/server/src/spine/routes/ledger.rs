@@ -2,7 +2,10 @@
 
 use std::io;
 
-use bursar_client::api::{ExportedRequest, PruneRequest, RotateKeyRequest};
+use bursar_client::api::query::no_subject;
+use bursar_client::api::{
+    ExportLedger, ExportedRequest, ListRecords, PruneRequest, RotateKeyRequest,
+};
 use bursar_engine::{Kind, Reference};
 use bursar_schema::route;
 use bytes::Bytes;
@@ -11,9 +14,9 @@ use http::HeaderValue;
 use http::header::CACHE_CONTROL;
 
 use crate::http::Route;
-use crate::http::call::Call;
+use crate::http::call::{Call, page_size};
 use crate::http::respond::{Handled, bytes, json};
-use crate::service::{Chunks, RecordFilter, no_subject};
+use crate::service::{Chunks, RecordFilter};
 
 /// For files that never change; caches keep nothing longer than a year.
 const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
@@ -34,7 +37,7 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 /// Status of the ledger.
-#[route(get, path = "/v1/ledger", tag = "ledger", params(("minRecord" = Option<u64>, Query)),
+#[route(get, path = "/v1/ledger", tag = "ledger", params(MinRecord),
     responses((status = 200, body = LedgerStatus), Refusals))]
 async fn get_ledger(call: Call) -> Handled {
     call.reading().min_record().end(Some(())).await?;
@@ -47,24 +50,17 @@ async fn get_ledger(call: Call) -> Handled {
 /// Anonymous callers cannot search. Stored records contain fences, so `raw` is for operators, and for
 /// a tenant about its own bookings.
 #[route(get, path = "/v1/records", tag = "ledger",
-    params(("from" = Option<u64>, Query, description = "First record; `cursor` is an alias"),
-           ("cursor" = Option<String>, Query), ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000),
-           ("object" = Option<String>, Query, description = "Only records about this object, such as `booking/job-1`"),
-           ("raw" = Option<bool>, Query, description = "Include each record as it is stored"),
-           ("minRecord" = Option<u64>, Query)),
+    params(ListRecords, MinRecord),
     responses((status = 200, body = ListAnswer<RecordView>), Refusals))]
 async fn list_records(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
-    let (cursor, from) = (reading.query::<u64>("cursor"), reading.query("from"));
-    if reading.text("cursor").and(reading.text("from")).is_some() {
-        reading.mistake("from", "cannot be used together with `cursor`");
-    }
+    let query: ListRecords = reading.query();
     let filter = RecordFilter {
-        from: cursor.or(from).unwrap_or(0),
-        object: reading.query("object"),
-        is_raw: reading.flag("raw"),
+        from: reading.cursor(query.cursor).or(query.from).unwrap_or(0),
+        object: query.object,
+        is_raw: query.raw.unwrap_or_default(),
     };
-    let page = reading.page();
+    let page = page_size(query.limit);
     let filter = reading.end(Some(filter)).await?;
     json(call.service().records(&call.caller, filter, page).await?)
 }
@@ -72,11 +68,11 @@ async fn list_records(call: Call) -> Handled {
 /// Records as JSON lines that can be checked offline: the last line is a checkpoint over all of
 /// them. For operators.
 #[route(get, path = "/v1/ledger/export", tag = "ledger",
-    params(("from" = Option<u64>, Query), ("to" = Option<u64>, Query), ("minRecord" = Option<u64>, Query)),
+    params(ExportLedger, MinRecord),
     responses((status = 200, body = String, content_type = "application/jsonl"), Refusals))]
 async fn export_ledger(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
-    let (from, to) = (reading.query("from"), reading.query("to"));
+    let ExportLedger { from, to } = reading.query();
     reading.end(Some(())).await?;
     let chunks = call.shared_service().export(&call.caller, from, to).await?;
     Ok(call.pieces("application/jsonl", pieces(chunks), |_| None))
@@ -103,7 +99,7 @@ async fn backup_ledger(call: Call) -> Handled {
 
 /// Erases the payloads of records made before a time. Existing proofs still verify.
 #[route(post, path = "/v1/ledger/prune", tag = "ledger",
-    params(("dryRun" = Option<bool>, Query), ("Idempotency-Key" = Option<String>, Header, description = "Repeats with the same key within 24 hours are one action")),
+    params(DryRun, ("Idempotency-Key" = Option<String>, Header, description = "Repeats with the same key within 24 hours are one action")),
     request_body = PruneRequest,
     responses((status = 200, body = PruneAnswer), Refusals))]
 async fn prune_ledger(call: Call) -> Handled {
@@ -117,7 +113,7 @@ async fn prune_ledger(call: Call) -> Handled {
 
 /// Signs with a new key from now on. The old key signs too for thirty days.
 #[route(post, path = "/v1/ledger/rotate-key", tag = "ledger",
-    params(("dryRun" = Option<bool>, Query), ("Idempotency-Key" = Option<String>, Header)),
+    params(DryRun, ("Idempotency-Key" = Option<String>, Header)),
     request_body = Option<RotateKeyRequest>,
     responses((status = 200, body = RotateKeyAnswer), Refusals))]
 async fn rotate_key(call: Call) -> Handled {
@@ -133,7 +129,7 @@ async fn rotate_key(call: Call) -> Handled {
 /// It contains the stored records with their fences, so it is for operators, and for a tenant about
 /// its own bookings.
 #[route(get, path = "/v1/proofs/{kind}/{id}", tag = "ledger",
-    params(("kind" = String, Path, description = "`record`, `booking`, `limit`, `node`, `pod` or `token`"), ("id" = String, Path), ("minRecord" = Option<u64>, Query)),
+    params(("kind" = String, Path, description = "`record`, `booking`, `limit`, `node`, `pod` or `token`"), ("id" = String, Path), MinRecord),
     responses((status = 200, body = Object), Refusals))]
 async fn get_proof(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
@@ -161,7 +157,7 @@ async fn get_checkpoint(call: Call) -> Handled {
 }
 
 /// Hashes that prove that a record is under the newest checkpoint, without the record itself.
-#[route(get, path = "/log/inclusion/{record}", tag = "log", params(("record" = u64, Path), ("minRecord" = Option<u64>, Query)),
+#[route(get, path = "/log/inclusion/{record}", tag = "log", params(("record" = u64, Path), MinRecord),
     responses((status = 200, body = Inclusion), Refusals))]
 async fn get_inclusion(call: Call) -> Handled {
     let mut reading = call.reading().min_record();

@@ -11,19 +11,21 @@ pub(crate) const ROUTES: &[Route] = &[list_tokens::ROUTE, create_token::ROUTE, r
 
 /// Tokens, without their secrets.
 #[route(get, path = "/v1/tokens", tag = "tokens",
-    params(("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
-           ("minRecord" = Option<u64>, Query)),
+    params(Page, MinRecord),
     responses((status = 200, body = ListAnswer<Token>), Refusals))]
 async fn list_tokens(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
-    let (page, cursor) = (reading.page(), reading.text("cursor"));
+    let (page, cursor) = reading.page::<String>();
     reading.end(Some(())).await?;
-    json(call.service().tokens(&call.caller, page, cursor)?)
+    json(
+        call.service()
+            .tokens(&call.caller, page, cursor.as_deref())?,
+    )
 }
 
 /// Creates a token. Its secret is only in this answer.
 #[route(post, path = "/v1/tokens", tag = "tokens",
-    params(("dryRun" = Option<bool>, Query), ("Idempotency-Key" = Option<String>, Header)),
+    params(DryRun, ("Idempotency-Key" = Option<String>, Header)),
     request_body = TokenRequest,
     responses((status = 201, body = TokenCreated), Refusals))]
 async fn create_token(call: Call) -> Handled {
@@ -41,7 +43,7 @@ async fn create_token(call: Call) -> Handled {
 
 /// Revokes a token.
 #[route(delete, path = "/v1/tokens/{name}", tag = "tokens",
-    params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query)),
+    params(("name" = String, Path, max_length = 253), DryRun),
     responses((status = 200, body = ApplyAnswer), Refusals))]
 async fn revoke_token(call: Call) -> Handled {
     let mut reading = call.reading();

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bursar_client::Code;
-use bursar_client::api::{ExportedRequest, PruneRequest, RotateKeyAnswer};
-use bursar_client::client::{Download, Error, Mode, Query};
+use bursar_client::api::{ExportLedger, ExportedRequest, PruneRequest, RotateKeyAnswer};
+use bursar_client::client::{Download, Error, Mode};
 use bursar_engine::words;
 use bursar_ledger::key::{self, Signer};
 use bursar_ledger::lock::Lock;
@@ -54,9 +54,11 @@ pub(super) async fn export(session: &mut Session, arguments: &Export) -> Result<
         export_store(session, arguments, store)?
     } else {
         let client = session.client().await?;
-        let query = Query::new().with("from", arguments.from);
-        let query = query.with_some("to", arguments.to.map(|to| to.saturating_add(1)));
-        let download = client.export(&query).await?;
+        let records = ExportLedger {
+            from: Some(arguments.from),
+            to: arguments.to.map(|to| to.saturating_add(1)),
+        };
+        let download = client.export(&records).await?;
         let written = save(session, &arguments.out, download).await?;
         report_exported(session, &arguments.out).await?;
         written

@@ -1,7 +1,6 @@
 //! `bursar ledger tail`: records as sentences.
 
-use bursar_client::api::{ListAnswer, PAGE_MAX, RecordView};
-use bursar_client::client::Query;
+use bursar_client::api::{ListAnswer, ListRecords, PAGE_MAX, PageSize, RecordView};
 use bursar_engine::{Kind, words};
 
 use crate::command::read_reference;
@@ -43,9 +42,12 @@ pub(super) async fn run(
         None => head.saturating_sub(LAST),
     });
     let fetch = async |start: &PageStart| {
-        let query = Query::new().with("limit", PAGE_MAX);
-        let query = query.with_some("object", reference.as_ref());
-        Ok(client.records(&start.of(query)).await?)
+        let page = ListRecords {
+            limit: Some(PageSize(PAGE_MAX)),
+            object: reference.clone(),
+            ..start.query()
+        };
+        Ok(client.records(&page).await?)
     };
     let mut start = PageStart::Record(first);
     let mut shown = Vec::new();
@@ -73,11 +75,13 @@ enum PageStart {
 }
 
 impl PageStart {
-    fn of(&self, query: Query) -> Query {
+    fn query(&self) -> ListRecords {
+        let mut query = ListRecords::default();
         match self {
-            Self::Record(record) => query.with("from", record),
-            Self::Cursor(cursor) => query.with("cursor", cursor),
+            Self::Record(record) => query.from = Some(*record),
+            Self::Cursor(cursor) => query.cursor = Some(cursor.clone()),
         }
+        query
     }
 }
 
