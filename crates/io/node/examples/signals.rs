@@ -6,6 +6,11 @@
 //! takes six minutes. `signals load THREADS ON_MS OFF_MS SHARE` is the load itself: threads that burn
 //! for a share in percent of each 10 ms while they are on.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it measures a load over time: there is no event to wait for"
+)]
+
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -171,7 +176,7 @@ fn late(ground: &Ground) -> Result<(), Failed> {
         for ((value, last), gap) in values.into_iter().zip(&mut last).zip(&mut gaps) {
             if value != last.0 {
                 if last.1 > Duration::ZERO {
-                    *gap = (*gap).max(at - last.1);
+                    *gap = (*gap).max(at.saturating_sub(last.1));
                 }
                 *last = (value, at);
             }

@@ -61,6 +61,24 @@ fn a_step_to_a_new_size_takes_the_logarithm_of_its_growth() {
 }
 
 #[test]
+fn a_limit_below_the_smallest_write_grows_too() {
+    for min_milli in [1, 3, 9] {
+        let params = Params {
+            min_milli,
+            ..PARAMS
+        };
+        let mut plant = Plant::new(4000, Settings::default());
+        plant.add("a", params, Quota::of_milli(1000, 100_000), 0);
+        // Longer than both blocks of the size.
+        plant.run(700);
+        assert!(plant.limit("a") < 20, "{}", plant.limit("a"));
+        plant.get("a").demand_milli = 500;
+        plant.run(12);
+        assert!(500 <= plant.limit("a"), "{min_milli}: {}", plant.limit("a"));
+    }
+}
+
+#[test]
 fn a_step_to_a_known_size_is_followed_within_a_second() {
     for (low, high) in [(0, 500), (100, 1600), (300, 1700), (50, 1900)] {
         let mut plant = plant(Quota::of_milli(2000, 100_000), high);

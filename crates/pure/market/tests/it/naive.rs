@@ -371,7 +371,7 @@ impl Loop {
     fn is_small(&self, place: usize, to: u64) -> bool {
         let from = self.pods[place].effective();
         let change = from.abs_diff(to);
-        change < 10 || 20 * change < from
+        change == 0 || change < from.min(10) || 20 * change < from
     }
 
     fn is_cooling(&self, place: usize) -> bool {
