@@ -63,7 +63,7 @@ impl Plant {
             rounds: 0,
         };
         for pod in 0..pods {
-            plant.adopt(&format!("pod-{pod}"), pod + 1);
+            plant.adopt(&format!("pod-{pod}"), 2 * pod + 1);
         }
         plant
     }
@@ -214,7 +214,8 @@ fn every_line_has_its_settings_and_its_counts() {
     plant.rules = rules(Mode::Observe, SETTINGS);
     let then = plant.rules.sha256;
     assert_ne!(first, then);
-    plant.add(&mut record, 602);
+    // The asks exceed it, so that the policy decides.
+    plant.add(&mut record, 402);
     plant.add(&mut record, 603);
     let (all, _) = read(directory.path());
     let settings: Vec<Hash> = all
