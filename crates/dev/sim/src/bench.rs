@@ -29,7 +29,6 @@ use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 
 use table::{Goal, Row, Table};
-use usage::Usage;
 
 /// Part that can be measured alone.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -340,10 +339,10 @@ fn begin(part: &str, interrupted: &AtomicBool) -> anyhow::Result<()> {
 
 /// An empty table with a description of disk and machine.
 fn heading(directory: &Path, is_quick: bool) -> anyhow::Result<Table> {
-    let quiet = Usage::start();
+    let warning = usage::other_programs();
     let disk = disk::describe(directory)?;
     let mut table = Table::new(vec![disk, usage::describe_machine()]);
-    if let Some(warning) = quiet.used().warning() {
+    if let Some(warning) = warning {
         table.note(warning);
     }
     if is_quick {

@@ -18,7 +18,7 @@ use bursar_market::clear::{Market, Pod, Policy, Want, clear};
 
 use super::begin;
 use super::table::{Goal, Row, Table, grouped, tenths, thousandths};
-use super::usage::{self, Usage};
+use super::usage;
 use crate::rng::Rng;
 
 /// A number of pods, with the goals for one clearing in nanoseconds.
@@ -51,8 +51,6 @@ const SEED: u64 = 1;
 /// Goals for the cost of an agent.
 const AGENT_MILLI: u64 = 5;
 const AGENT_MIB: u64 = 20;
-/// Time for which the machine's load is measured before the start.
-const WATCHED: Duration = Duration::from_millis(500);
 
 /// Part that can be measured alone.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -76,10 +74,9 @@ pub struct Options {
 
 /// Measures clearings, then an agent.
 pub fn measure(options: &Options, interrupted: &AtomicBool) -> anyhow::Result<Table> {
-    let quiet = Usage::start();
-    pause(WATCHED);
+    let warning = usage::other_programs();
     let mut table = Table::new(vec![usage::describe_machine()]);
-    if let Some(warning) = quiet.used().warning() {
+    if let Some(warning) = warning {
         table.note(warning);
     }
     if options.quick {

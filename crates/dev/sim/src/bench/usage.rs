@@ -36,8 +36,22 @@ struct Machine {
 
 /// Use by other programs, in thousandths of a core, above which results are doubtful.
 const QUIET_MILLI: u64 = 200;
+/// Time for which the machine's load is measured before the start.
+const WATCHED: Duration = Duration::from_millis(500);
 /// Use of all cores, in thousandths, from which the machine counts as busy.
 const BUSY_MILLI: u64 = 850;
+
+/// A warning, if other programs use the cores now. Nothing is measured meanwhile: the kernel's work for
+/// our own reads and writes would count as that of other programs.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the use of the machine by others is measured in real time"
+)]
+pub fn other_programs() -> Option<String> {
+    let usage = Usage::start();
+    std::thread::sleep(WATCHED);
+    usage.used().warning()
+}
 
 impl Usage {
     /// Starts a measurement.
