@@ -369,7 +369,7 @@ fn need_lines(
         return vec![("need", format!("{min}m, its minimum and its maximum{used}"))];
     }
     if let Some(asked) = asked {
-        return ask_lines(scene, &asked);
+        return ask_lines(scene, share, &asked);
     }
     let Some(need) = share.need else {
         return vec![("need", format!("{}m, as given", share.need_milli))];
@@ -397,7 +397,7 @@ fn need_lines(
 }
 
 /// The ask, and the size where it decides.
-fn ask_lines(scene: &Scene, asked: &Asked) -> Vec<(&'static str, String)> {
+fn ask_lines(scene: &Scene, share: &Share, asked: &Asked) -> Vec<(&'static str, String)> {
     let used = format!(
         "it used {}m in the last {}",
         asked.used_milli,
@@ -414,10 +414,10 @@ fn ask_lines(scene: &Scene, asked: &Asked) -> Vec<(&'static str, String)> {
             percent(permille.into(), 1_000)
         ),
     };
-    let step = if asked.is_stepped {
-        "; it asks for twice that at most, until it was seen to use more"
-    } else {
-        ""
+    let step = match (asked.is_stepped, asked.used_milli < share.min_milli) {
+        (false, _) => "",
+        (true, false) => "; it asks for twice that at most, until it was seen to use more",
+        (true, true) => "; it asks for twice its minimum at most, until it was seen to use more",
     };
     let mut lines = vec![("asks", format!("{}m: {line}{step}", asked.milli))];
     let is_by_size = scene.policy == Policy::Proportional;
@@ -451,6 +451,8 @@ fn unwritten(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> Optio
             "{has}m: a raise multiplies a limit by at most {}",
             evidence.max_step.unwrap_or(1)
         ),
+        // A share of 0 is written as 1m.
+        _ if (has, gets) == (1, 0) => "1m: the kernel has no limit of 0m".to_owned(),
         _ if act::is_worth_it(has, gets) => format!("{has}m, until there is room for the rest"),
         _ => format!("{has}m: less than 10m or 5% of it is not worth a write"),
     })

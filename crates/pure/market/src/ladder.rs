@@ -81,7 +81,7 @@ impl Size {
             self.previous_milli = std::mem::take(&mut self.present_milli);
             self.count = 0;
         }
-        self.count += 1;
+        self.count = self.count.saturating_add(1);
         self.present_milli = self.present_milli.max(used_milli);
     }
 
@@ -96,12 +96,13 @@ impl Recent {
     pub fn take(&mut self, used_milli: u64) {
         let [first, second, third, fourth, _] = self.used_milli;
         self.used_milli = [used_milli, first, second, third, fourth];
-        self.count = (self.count + 1).min(5);
+        self.count = self.count.saturating_add(1).min(5);
     }
 
     /// The mean, rounded down.
     pub fn mean_floor(&self) -> u64 {
-        let sum: u64 = self.used_milli.iter().sum();
+        let used = self.used_milli.iter();
+        let sum = used.fold(0_u64, |sum, milli| sum.saturating_add(*milli));
         match self.count {
             0 => 0,
             5 => sum / 5,

@@ -229,6 +229,8 @@ impl Node {
             Err(place) => {
                 let pod = Member::new(id.into(), params, (original, present), &self.settings);
                 self.pods.insert(place, pod);
+                // Planned places have moved.
+                self.plan = Plan::default();
             }
         }
     }
@@ -578,8 +580,7 @@ impl Node {
     /// The rung and the bound of the pod at a place, as of the last clearing.
     pub(crate) fn outcome(&self, place: usize) -> Option<(Option<usize>, clear::BoundBy)> {
         let given = self.pods.get(place)?.given?;
-        let left_out = self.plan.left_out.iter().find(|(at, _)| *at == place);
-        let bound_by = left_out.map_or(given.bound_by, |(_, bound_by)| *bound_by);
+        let bound_by = self.plan.left_out(place).unwrap_or(given.bound_by);
         Some((self.last?.step.rung(), bound_by))
     }
 
@@ -612,10 +613,7 @@ impl Node {
     /// The state of the pods, by id.
     pub fn standings(&self) -> impl Iterator<Item = Standing> {
         let pods = self.pods.iter().enumerate();
-        pods.map(|(place, pod)| {
-            let left_out = self.plan.left_out.iter().find(|(at, _)| *at == place);
-            pod.standing(left_out.map(|(_, bound_by)| *bound_by))
-        })
+        pods.map(|(place, pod)| pod.standing(self.plan.left_out(place)))
     }
 
     /// Excess of the sum of limits over the shared and held CPU. Not zero only after an adoption, a

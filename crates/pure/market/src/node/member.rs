@@ -163,8 +163,13 @@ impl Member {
             return;
         };
         if let Some(throttled) = reading.throttled {
-            self.minute.periods += throttled.periods;
-            self.minute.throttled_periods += throttled.throttled_periods;
+            let Minute {
+                periods,
+                throttled_periods,
+                ..
+            } = &mut self.minute;
+            *periods = periods.saturating_add(throttled.periods);
+            *throttled_periods = throttled_periods.saturating_add(throttled.throttled_periods);
         } else {
             self.minute.is_broken = true;
         }

@@ -25,10 +25,10 @@ pub(crate) struct Planned {
 pub(super) struct Plan {
     pub(super) decreases: Vec<Planned>,
     pub(super) raises: Vec<Planned>,
-    /// The share that was left out, or the part of it, with the reason.
-    pub(super) left_out: Vec<(usize, BoundBy)>,
+    /// The share that was left out, or the part of it, with the first reason; by place once planned.
+    left_out: Vec<(usize, BoundBy)>,
     /// The sum of the limits that take part.
-    limits_milli: u64,
+    limits_milli: u128,
     /// The limits above their shares, and those below.
     falling: Vec<Change>,
     rising: Vec<Change>,
@@ -56,10 +56,18 @@ impl Plan {
         self.rising.clear();
     }
 
+    /// Why the share of the pod at a place was not written, or not all of it.
+    pub(super) fn left_out(&self, place: usize) -> Option<BoundBy> {
+        let found = self.left_out.binary_search_by_key(&place, |(at, _)| *at);
+        self.left_out
+            .get(found.ok()?)
+            .map(|(_, bound_by)| *bound_by)
+    }
+
     /// Adds the share of the pod at a place.
     pub(super) fn add(&mut self, place: usize, pod: &Member, wanted_milli: u64, is_cooling: bool) {
         let limit_milli = pod.bidder.limit_milli;
-        self.limits_milli = self.limits_milli.saturating_add(limit_milli);
+        self.limits_milli += u128::from(limit_milli);
         let is_unlimited = pod.present.quota_us.is_none();
         // The kernel has no limit of 0.
         let wanted_milli = wanted_milli.max(1);
@@ -87,20 +95,23 @@ impl Plan {
         let mut falling = std::mem::take(&mut self.falling);
         let mut rising = std::mem::take(&mut self.rising);
         let mut sum = self.limits_milli;
-        let is_over = capacity_milli < sum;
+        let is_over = u128::from(capacity_milli) < sum;
         falling.sort_unstable_by_key(|change| (Reverse(change.fall()), change.place));
         falling.retain(|change| {
             let is_first = change.is_unlimited || change.is_new && change.is_worth_it();
             let is_forced = is_over || is_first;
             if is_forced {
                 self.decreases.push(change.down());
-                sum -= change.fall();
+                sum -= u128::from(change.fall());
             }
             !is_forced
         });
+        let sum = u64::try_from(sum).unwrap_or(u64::MAX);
         let free = capacity_milli.saturating_sub(sum);
         rising.sort_unstable_by_key(|change| (Reverse(change.unmet_milli), change.place));
         self.fill(settings, budget, (&falling, &rising), free);
+        self.left_out.sort_by_key(|(place, _)| *place);
+        self.left_out.dedup_by_key(|(place, _)| *place);
         (self.falling, self.rising) = (falling, rising);
     }
 }

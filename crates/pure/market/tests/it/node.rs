@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use bursar_market::cgroup::Quota;
 use bursar_market::clear::{BoundBy, Policy};
-use bursar_market::node::{Held, Node, Settings, Standing};
+use bursar_market::node::{Held, Node, Settings, Standing, Supply};
 use bursar_market::params::Params;
+use bursar_market::sense::Sample;
 
 use crate::plant::Plant;
 use crate::random::Random;
@@ -636,4 +637,66 @@ mod trouble {
             _ => {}
         }
     }
+}
+
+/// Method: limits and counters as large as a number can be, twice within a minute.
+#[test]
+fn absurd_limits_and_counters_do_not_overflow() {
+    let mut node = Node::new(Settings::default());
+    let params = Params {
+        min_milli: 0,
+        max_milli: u64::MAX,
+        weight: 1,
+    };
+    for id in ["a", "b", "c"] {
+        node.adopt(id, params, Quota::NONE, Quota::NONE);
+    }
+    let counters = [0, u64::MAX, 0, u64::MAX];
+    for (second, counter) in (1..).zip(counters) {
+        let sample = Sample {
+            at_us: second * 1_000_000,
+            periods: Some(counter),
+            throttled_periods: Some(counter),
+            throttled_us: Some(0),
+            ..Sample::default()
+        };
+        for id in ["a", "b", "c"] {
+            node.observe(id, Some(sample));
+        }
+        let supply = Supply {
+            allocatable_milli: 1_000,
+            unmanaged_milli: Some(0),
+        };
+        node.clear(second * 1_000_000, supply);
+        if second == 2 {
+            assert_eq!(node.decreases().len(), 3);
+        }
+    }
+}
+
+/// Method: a pod whose id comes first is adopted between the clearing and the writes.
+#[test]
+fn a_plan_does_not_outlive_an_adoption() {
+    let mut node = Node::new(Settings::default());
+    let params = Params {
+        min_milli: 100,
+        max_milli: 1_000,
+        weight: 1,
+    };
+    node.adopt("b", params, Quota::NONE, Quota::NONE);
+    for second in 1..=2_u64 {
+        let sample = Sample {
+            at_us: second * 1_000_000,
+            ..Sample::default()
+        };
+        node.observe("b", Some(sample));
+    }
+    let supply = Supply {
+        allocatable_milli: 4_000,
+        unmanaged_milli: Some(0),
+    };
+    node.clear(2_000_000, supply);
+    assert_eq!(node.decreases().len(), 1);
+    node.adopt("a", params, Quota::NONE, Quota::NONE);
+    assert_eq!(node.decreases(), []);
 }
