@@ -93,7 +93,7 @@ impl Accounts {
     pub fn mistakes(&self, set: &[&Budget], dropped: &[&BudgetId]) -> Vec<(BudgetId, Mistake)> {
         let mut budgets: BTreeMap<BudgetId, &Budget> = BTreeMap::new();
         budgets.extend(self.budgets.iter().map(|(id, b)| (id.clone(), b.as_ref())));
-        dropped.iter().for_each(|id| drop(budgets.remove(*id)));
+        budgets.retain(|id, _| !dropped.contains(&id));
         budgets.extend(set.iter().map(|budget| (budget.id(), *budget)));
         let mut family = Family::default();
         for budget in budgets.values() {
