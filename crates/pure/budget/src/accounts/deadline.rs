@@ -48,6 +48,15 @@ impl Accounts {
         first.into_iter().chain(opening).min()
     }
 
+    /// The earliest deadline of a kind. It reads the deadlines before it.
+    pub fn next_deadline_of(&self, kind: Kind) -> Option<Instant> {
+        let mut of_kind = self.deadlines.iter().filter(|(_, other, _)| *other == kind);
+        let first = of_kind.next().map(|(at, ..)| *at);
+        let opening = self.openings.first().map(|(at, _)| *at);
+        let opening = opening.filter(|_| kind == Kind::WindowEdge);
+        first.into_iter().chain(opening).min()
+    }
+
     /// The epochs that end at an instant, by meter. Empty if windows only open then.
     pub fn edges(&self, at: Instant) -> Vec<EpochClosed> {
         let due = self.due_meters(at, Kind::WindowEdge).into_iter();

@@ -267,18 +267,23 @@ impl Accounts {
 
     fn restore_meter(&mut self, fact: MeterFact) {
         let number = self.intern_meter(fact.meter.clone());
+        if let MeterId::Lending(id) = &fact.meter {
+            let envelope = self.intern_envelope(id);
+            let state = self.envelopes.get_mut(envelope);
+            let declared = state.and_then(|state| {
+                state.lending = Some(number);
+                state.declared.as_ref().map(|declared| declared.spec.clone())
+            });
+            if let Some(spec) = declared {
+                self.configure_pool(self.time, envelope, id, &spec);
+            }
+        }
         if let Some(meter) = self.meters.get_mut(number) {
             meter.epoch = fact.epoch;
             meter.window = fact.window;
             meter.set_stored(fact.accrued_gpu_ms, fact.since);
             meter.closed = fact.closed;
             meter.announced = fact.announced;
-        }
-        if let MeterId::Lending(envelope) = &fact.meter {
-            let envelope = self.intern_envelope(envelope);
-            if let Some(state) = self.envelopes.get_mut(envelope) {
-                state.lending = Some(number);
-            }
         }
         if let MeterId::Envelope(envelope) = &fact.meter {
             self.intern_envelope(envelope);

@@ -371,13 +371,24 @@ impl Accounts {
         let own = self.intern_meter(MeterId::Envelope(id.clone()));
         let limits = (Some(spec.concurrency), spec.gpu_hours_max);
         self.configure(at, own, limits, schedule);
+        self.configure_pool(at, number, id, spec);
+    }
+
+    /// Configures the lending pool of an envelope that lends, or that lent before.
+    pub(super) fn configure_pool(
+        &mut self,
+        at: Instant,
+        number: usize,
+        id: &EnvelopeId,
+        spec: &Envelope,
+    ) {
         let pool = MeterId::Lending(id.clone());
         if spec.lending.is_some() || self.meter_index.contains_key(&pool) {
             let meter = self.intern_meter(pool);
             let lending = spec.lending.as_ref();
             let gpus = lending.and_then(|lending| lending.concurrency_max);
             let hours = lending.and_then(|lending| lending.gpu_hours_max);
-            self.configure(at, meter, (gpus, hours), schedule);
+            self.configure(at, meter, (gpus, hours), envelope_schedule(spec));
             if let Some(state) = self.envelopes.get_mut(number) {
                 state.lending = Some(meter);
             }
@@ -420,7 +431,7 @@ impl Accounts {
     fn touch_meters(&mut self, budget: &Budget) {
         for meter in meters_of(budget) {
             if let Some(number) = self.meter_index.get(&meter).copied() {
-                self.touch(number);
+                self.rearm(number);
             }
         }
     }

@@ -9,12 +9,19 @@ use crate::cover::Dimension;
 use crate::id::MeterId;
 
 impl Accounts {
+    /// Arms announcements again, after GPUs left a meter or its limits changed.
+    pub(super) fn rearm(&mut self, number: usize) {
+        if let Some(meter) = self.meters.get_mut(number) {
+            meter.rearm();
+        }
+        self.touch(number);
+    }
+
     /// Computes the deadlines of a meter anew; called after every change of it.
     pub(super) fn touch(&mut self, number: usize) {
         let Some(meter) = self.meters.get_mut(number) else {
             return;
         };
-        meter.rearm();
         let window = meter.window.filter(|_| meter.is_declared);
         let opening = window.and_then(|w| w.start).filter(|start| self.time < *start);
         let edge = window.and_then(|window| window.end);

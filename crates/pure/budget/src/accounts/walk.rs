@@ -420,6 +420,14 @@ impl Walk<'_> {
         let (room, bound) = self.pad.fit(accounts, moment, payer, promise);
         seen.room = room;
         seen.tight = bound.map(|(meter, dimension)| Tight::Meter(meter, dimension));
+        // An empty promise would cost nothing, end at once and overrun, so that a depleted meter
+        // would fund and demote the same claim for ever.
+        if seen.until <= moment.now
+            && let Some(meter) = self.time_limited(payer)
+        {
+            (seen.room, seen.tight) = (0, Some(Tight::Meter(meter, Dimension::Hours)));
+            return;
+        }
         if let Some(gpus_max) = self.request.borrowing.gpus_max
             && seen.pool == Pool::Lent
         {
@@ -429,6 +437,14 @@ impl Walk<'_> {
                 (seen.room, seen.tight) = (may_borrow, Some(Tight::BorrowLimit));
             }
         }
+    }
+
+    /// The first meter of a payer with a time limit in force.
+    fn time_limited(&self, (envelope, pool): (usize, Pool)) -> Option<usize> {
+        self.accounts.charged(envelope, pool).find(|meter| {
+            let meter = self.accounts.meters.get(*meter);
+            meter.is_some_and(|meter| meter.time_limit_in_force().is_some())
+        })
     }
 
     /// Promise end of a new claim: now + D, never beyond the hard end (B2).

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bursar_budget::accounts::{Demotions, PromiseEnd};
 use bursar_budget::cover::{Borrowing, Failure, Group, Plan, Request};
 use bursar_budget::{
-    Accounts, AggregateCap, Budget, BudgetId, ClaimLine, Demotion, Envelope, EnvelopeId, Funded,
+    Accounts, AggregateCap, Budget, BudgetId, ClaimLine, Demotion, Envelope, EnvelopeId, EpochClosed,
+    Funded,
     Kind, Lending, MeterId, Pattern, Place, Selector, Take, Terms, Work,
 };
 use bursar_units::{Instant, Label, Millis, ObjectName};
@@ -135,8 +136,20 @@ pub(crate) struct Run {
     pub(crate) stated_end: Option<Instant>,
 }
 
+/// An event as data, for the naive implementation.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    Set(Budget),
+    Dropped(BudgetId),
+    Closed(EpochClosed),
+    Funded(Work, Label, Funded, Option<u64>, Vec<ClaimLine>),
+    Demoted(Work, ClaimLine),
+    Shut(Work, u64),
+}
+
 #[derive(Clone, Default)]
 pub(crate) struct World {
+    pub(crate) events: Vec<(Instant, Event)>,
     pub(crate) accounts: Accounts,
     pub(crate) now: Instant,
     /// Events: `TIME TEXT`.
@@ -159,15 +172,27 @@ impl World {
 
     pub(crate) fn set(&mut self, budget: &Budget) {
         let edit = self.accounts.edit(self.now, budget);
+        self.events.push((self.now, Event::Set(budget.clone())));
         self.accounts.set_budget(self.now, budget);
-        for closed in &edit.closed {
-            self.write(self.now, &format!("closed {} {}", closed.meter, closed.accrued));
-            self.accounts.close_epoch(self.now, closed);
-        }
+        edit.closed.iter().for_each(|closed| self.close_epoch(self.now, closed));
         self.refit(self.now, &edit.refit);
     }
 
+    fn close_epoch(&mut self, at: Instant, closed: &EpochClosed) {
+        self.write(at, &format!("closed {} {}", closed.meter, closed.accrued));
+        self.events.push((at, Event::Closed(closed.clone())));
+        self.accounts.close_epoch(at, closed);
+    }
+
+    pub(crate) fn rotate(&mut self, envelope: &EnvelopeId) {
+        let closed = self.accounts.rotate(self.now, envelope);
+        closed.iter().for_each(|closed| self.close_epoch(self.now, closed));
+        let meters = closed.into_iter().map(|closed| closed.meter).collect();
+        self.refit(self.now, &meters);
+    }
+
     pub(crate) fn remove(&mut self, id: &BudgetId) {
+        self.events.push((self.now, Event::Dropped(id.clone())));
         let meters = self.accounts.removal(id);
         self.accounts.drop_budget(self.now, id);
         self.refit(self.now, &meters);
@@ -188,6 +213,8 @@ impl World {
         let (run, cause) = (&demotion.work.run, demotion.cause);
         let text = format!("demoted {run} {} {} {cause}", line.envelope.name(), line.gpus);
         self.write(at, &text);
+        let event = Event::Demoted(demotion.work.clone(), line.clone());
+        self.events.push((at, event));
         let lines = std::slice::from_ref(line);
         self.accounts.demote(at, &demotion.work, cause, lines);
     }
@@ -198,6 +225,9 @@ impl World {
             let (name, until) = (line.envelope.name(), line.until.ms());
             self.write(at, &format!("{cause} {} {name} {} until {until}", work.run, line.gpus));
         }
+        let owner = terms.owner.clone();
+        let event = Event::Funded(work.clone(), owner, cause, of, lines.to_vec());
+        self.events.push((at, event));
         self.accounts.fund(at, work, &terms, cause, of, lines);
     }
 
@@ -232,6 +262,7 @@ impl World {
 
     pub(crate) fn close(&mut self, run: &str, gpus: u64) {
         self.write(self.now, &format!("close {run} {gpus}"));
+        self.events.push((self.now, Event::Shut(work(run), gpus)));
         self.accounts.close(self.now, &work(run), gpus);
         self.refund(self.now);
     }
@@ -277,10 +308,7 @@ impl World {
         match kind {
             Kind::WindowEdge => {
                 let edges = self.accounts.edges(at);
-                for closed in &edges {
-                    self.write(at, &format!("closed {} {}", closed.meter, closed.accrued));
-                    self.accounts.close_epoch(at, closed);
-                }
+                edges.iter().for_each(|closed| self.close_epoch(at, closed));
                 let meters = edges.into_iter().map(|closed| closed.meter).collect();
                 self.refit(at, &meters);
             }
@@ -321,7 +349,10 @@ impl World {
             restored.restore(serde_json::from_str(&text).unwrap());
         }
         let facts: Vec<_> = self.accounts.facts().collect();
-        assert_eq!(restored.facts().collect::<Vec<_>>(), facts);
+        for (restored, fact) in restored.facts().zip(&facts) {
+            assert_eq!(restored, *fact);
+        }
+        assert_eq!(restored.facts().count(), facts.len());
         assert_eq!(restored.next_deadline(), self.accounts.next_deadline());
         self.accounts = restored;
     }
