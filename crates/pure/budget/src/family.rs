@@ -111,7 +111,10 @@ impl Family {
         for parent in parents {
             let parent = self.intern(parent);
             self.mention(parent, 0);
-            let count = self.owners.get_mut(child).and_then(|o| o.parents.get_mut(&parent));
+            let count = self
+                .owners
+                .get_mut(child)
+                .and_then(|o| o.parents.get_mut(&parent));
             let Some(count) = count else { continue };
             *count = count.saturating_sub(1);
             if *count == 0 {
@@ -138,7 +141,13 @@ impl Family {
         shelves.map_or(&[], Vec::as_slice)
     }
 
-    pub(crate) fn put(&mut self, owner: usize, flavor: &Label, selector: &Selector, envelope: usize) {
+    pub(crate) fn put(
+        &mut self,
+        owner: usize,
+        flavor: &Label,
+        selector: &Selector,
+        envelope: usize,
+    ) {
         let Some(owner) = self.owners.get_mut(owner) else {
             return;
         };
@@ -216,11 +225,16 @@ impl Family {
         while !level.is_empty() {
             let fresh = level.iter().copied().filter(|number| taken.insert(*number));
             ancestors.extend(self.by_name(fresh.collect()));
-            let up = level.iter().copied().filter(|number| climbed.insert(*number));
+            let up = level
+                .iter()
+                .copied()
+                .filter(|number| climbed.insert(*number));
             let up: Vec<usize> = up.collect();
             level = up.into_iter().flat_map(|n| self.parents_of(n)).collect();
         }
-        let aunts = self.parents_of(owner).flat_map(|parent| self.siblings(parent));
+        let aunts = self
+            .parents_of(owner)
+            .flat_map(|parent| self.siblings(parent));
         let cousins: BTreeSet<usize> = aunts.flat_map(|aunt| self.children_of(aunt)).collect();
         let cousins = cousins.into_iter().filter(|number| !taken.contains(number));
         Kin {
@@ -232,7 +246,9 @@ impl Family {
 
     /// Other children of the parents.
     fn siblings(&self, owner: usize) -> BTreeSet<usize> {
-        let children = self.parents_of(owner).flat_map(|parent| self.children_of(parent));
+        let children = self
+            .parents_of(owner)
+            .flat_map(|parent| self.children_of(parent));
         children.filter(|child| *child != owner).collect()
     }
 

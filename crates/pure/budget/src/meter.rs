@@ -258,9 +258,9 @@ impl Meter {
     pub(crate) fn nears(&self) -> Option<Instant> {
         let gpus = LEVELS.iter().zip(&self.announced.gpus).take(2);
         let is_crossed = gpus.into_iter().any(|(percent, announced)| {
-            let reached = self.gpus_limit.is_some_and(|limit| {
-                reaches(u128::from(self.gpus()), u128::from(limit), *percent)
-            });
+            let reached = self
+                .gpus_limit
+                .is_some_and(|limit| reaches(u128::from(self.gpus()), u128::from(limit), *percent));
             reached && announced.is_none()
         });
         if is_crossed {

@@ -158,7 +158,9 @@ impl Hosts {
         for (pods, group) in order {
             let place = fullest(&domains, pods, gang.pod_gpus)?;
             let domain = domains.get_mut(place)?;
-            let seats: Option<Pods> = (0..pods).map(|_| self.seat(domain, gang.pod_gpus)).collect();
+            let seats: Option<Pods> = (0..pods)
+                .map(|_| self.seat(domain, gang.pod_gpus))
+                .collect();
             seated.insert(group, (place, seats?));
         }
         Some(self.seating(gang, seated, domains))
@@ -194,7 +196,9 @@ impl Hosts {
                 continue;
             };
             let spares = (0..gang.spares_per_group).map_while(|_| self.seat(domain, gang.pod_gpus));
-            seating.spares.extend(spares.map(|spare| seat(group, spare)));
+            seating
+                .spares
+                .extend(spares.map(|spare| seat(group, spare)));
         }
         seating
     }
@@ -267,7 +271,9 @@ impl<'a> Seats<'a> {
     fn tightest(&self, pod_gpus: u64) -> Option<(u64, &'a ObjectName)> {
         let buckets = self.base.nodes.range(pod_gpus..);
         let nodes = buckets.flat_map(|(free, names)| names.iter().map(move |name| (*free, name)));
-        let unchanged = nodes.into_iter().find(|(_, name)| !self.changed.contains_key(name));
+        let unchanged = nodes
+            .into_iter()
+            .find(|(_, name)| !self.changed.contains_key(name));
         let changed = self.changed.iter().map(|(name, free)| (*free, *name));
         let changed = changed.filter(|(free, _)| pod_gpus <= *free).min();
         unchanged.into_iter().chain(changed).min()

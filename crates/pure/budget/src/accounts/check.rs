@@ -66,8 +66,7 @@ impl Accounts {
             self.check_limits(id, *number, now)?;
         }
         let is_empty = self.claims.values().any(|claim| claim.gpus == 0)
-            || (self.works.values())
-                .any(|work| work.claims.is_empty() && work.unfunded.is_empty());
+            || (self.works.values()).any(|work| work.claims.is_empty() && work.unfunded.is_empty());
         if is_empty {
             return Err(Broken::Empty);
         }
@@ -80,7 +79,10 @@ impl Accounts {
         };
         let mut claimed = (0_u64, 0_u64, 0_u64);
         for claim in self.claims.values() {
-            if !self.charged(claim.envelope, claim.pool).any(|m| m == number) {
+            if !self
+                .charged(claim.envelope, claim.pool)
+                .any(|m| m == number)
+            {
                 continue;
             }
             match claim.promise {

@@ -155,7 +155,8 @@ impl Accounts {
         let own = envelope.meters.first().and_then(|m| self.meters.get(*m));
         let epoch = own.map_or(0, |meter| meter.epoch);
         let key = (Some(envelope.id.clone()), claim.pool.class(), epoch);
-        self.debits.add(&claim.work.run, key, product(claim.gpus, length));
+        self.debits
+            .add(&claim.work.run, key, product(claim.gpus, length));
     }
 
     /// Sets the deadline of a promise. It exists only where a meter has a time limit or the pool is
@@ -212,7 +213,13 @@ impl Accounts {
     }
 
     /// Takes GPUs off an unfunded claim; returns how many it had, at most `gpus`.
-    pub(super) fn narrow_unfunded(&mut self, at: Instant, work: &Work, number: u64, gpus: u64) -> u64 {
+    pub(super) fn narrow_unfunded(
+        &mut self,
+        at: Instant,
+        work: &Work,
+        number: u64,
+        gpus: u64,
+    ) -> u64 {
         let Some(state) = self.works.get_mut(work) else {
             return 0;
         };

@@ -176,7 +176,9 @@ impl Accounts {
             let Some(meter) = self.meters.get(number) else {
                 continue;
             };
-            demotions.exhausted.push((meter.id.clone(), Dimension::Hours));
+            demotions
+                .exhausted
+                .push((meter.id.clone(), Dimension::Hours));
             let overrunning = meter.claims.iter().filter_map(|number| {
                 let claim = self.claims.get(number)?;
                 let overruns = matches!(claim.promise, Promise::Overruns(_));

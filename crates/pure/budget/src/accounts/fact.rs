@@ -165,7 +165,10 @@ impl Accounts {
             number: self.number,
             time: self.time,
         };
-        let budgets = self.budgets.values().map(|b| Fact::Budget(b.as_ref().clone()));
+        let budgets = self
+            .budgets
+            .values()
+            .map(|b| Fact::Budget(b.as_ref().clone()));
         let works = self.works.iter().map(|(work, state)| {
             Fact::Work(WorkFact {
                 work: work.clone(),
@@ -187,7 +190,10 @@ impl Accounts {
     }
 
     fn meter_facts(&self) -> impl Iterator<Item = Fact> {
-        let meters = self.meter_index.values().filter_map(|n| self.meters.get(*n));
+        let meters = self
+            .meter_index
+            .values()
+            .filter_map(|n| self.meters.get(*n));
         meters.map(|meter| {
             let (accrued_gpu_ms, since) = meter.stored();
             Fact::Meter(MeterFact {
@@ -272,7 +278,10 @@ impl Accounts {
             let state = self.envelopes.get_mut(envelope);
             let declared = state.and_then(|state| {
                 state.lending = Some(number);
-                state.declared.as_ref().map(|declared| declared.spec.clone())
+                state
+                    .declared
+                    .as_ref()
+                    .map(|declared| declared.spec.clone())
             });
             if let Some(spec) = declared {
                 self.configure_pool(self.time, envelope, id, &spec);

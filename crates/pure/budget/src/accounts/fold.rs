@@ -421,7 +421,10 @@ impl Accounts {
             let caps: Vec<CapId> = self.caps.get(id).into_iter().flatten().cloned().collect();
             let number = self.intern_envelope(id);
             let mut meters = vec![self.intern_meter(MeterId::Envelope(id.clone()))];
-            meters.extend(caps.into_iter().map(|cap| self.intern_meter(MeterId::Cap(cap))));
+            meters.extend(
+                caps.into_iter()
+                    .map(|cap| self.intern_meter(MeterId::Cap(cap))),
+            );
             if let Some(state) = self.envelopes.get_mut(number) {
                 state.meters = meters;
             }

@@ -23,7 +23,9 @@ impl Accounts {
             return;
         };
         let window = meter.window.filter(|_| meter.is_declared);
-        let opening = window.and_then(|w| w.start).filter(|start| self.time < *start);
+        let opening = window
+            .and_then(|w| w.start)
+            .filter(|start| self.time < *start);
         let edge = window.and_then(|window| window.end);
         let depletion = meter.depletes();
         let threshold = meter.nears().filter(|_| meter.is_declared);

@@ -47,7 +47,9 @@ impl Accounts {
     fn claims_to_refit(&self, meters: &BTreeSet<MeterId>) -> Vec<(u64, &ClaimState)> {
         let meters = meters.iter().filter_map(|id| self.meter_state(id));
         let numbers: BTreeSet<u64> = meters.flat_map(|m| m.claims.iter().copied()).collect();
-        let claims = numbers.into_iter().filter_map(|n| Some((n, self.claims.get(&n)?)));
+        let claims = numbers
+            .into_iter()
+            .filter_map(|n| Some((n, self.claims.get(&n)?)));
         let funded = claims.filter(|(_, c)| !matches!(c.promise, Promise::Held { .. }));
         let mut claims: Vec<_> = funded.collect();
         claims.sort_by_key(|(number, claim)| (claim.pool.keep(), *number));
@@ -66,6 +68,8 @@ impl Accounts {
             return 0;
         }
         let pods_ceil = missing.div_ceil(pod_gpus);
-        claim.gpus.saturating_sub(pods_ceil.saturating_mul(pod_gpus))
+        claim
+            .gpus
+            .saturating_sub(pods_ceil.saturating_mul(pod_gpus))
     }
 }

@@ -87,17 +87,19 @@ impl Usage {
     }
 
     pub(super) fn rows(&self, now: Instant) -> impl Iterator<Item = UsageRow> {
-        self.0.iter().flat_map(move |((owner, envelope, class), account)| {
-            let mut account = account.clone();
-            account.accrue(now);
-            account.days.into_iter().map(|(day, gpu_ms)| UsageRow {
-                owner: owner.clone(),
-                envelope: envelope.clone(),
-                class: *class,
-                day,
-                gpu_ms: saturated(gpu_ms),
+        self.0
+            .iter()
+            .flat_map(move |((owner, envelope, class), account)| {
+                let mut account = account.clone();
+                account.accrue(now);
+                account.days.into_iter().map(|(day, gpu_ms)| UsageRow {
+                    owner: owner.clone(),
+                    envelope: envelope.clone(),
+                    class: *class,
+                    day,
+                    gpu_ms: saturated(gpu_ms),
+                })
             })
-        })
     }
 
     pub(super) fn accounts(&self) -> impl Iterator<Item = (&UsageKey, &Account)> {

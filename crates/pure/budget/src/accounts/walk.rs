@@ -247,7 +247,9 @@ impl Accounts {
             Reason::NoEnvelope
         };
         let tight: BTreeSet<(usize, Dimension)> = findings.tight.iter().copied().collect();
-        let name = |(meter, dimension): (usize, Dimension)| Some((self.meters.get(meter)?.id.clone(), dimension));
+        let name = |(meter, dimension): (usize, Dimension)| {
+            Some((self.meters.get(meter)?.id.clone(), dimension))
+        };
         let mut exhausted: Vec<_> = tight.into_iter().filter_map(name).collect();
         exhausted.sort();
         let denied = findings.denied.iter();

@@ -67,7 +67,13 @@ fn a_day_that_a_month_lacks_is_its_last_day() {
     let january = at(19_753 * DAY_MS);
     let days = |months| plus(january, Renew::Month, months).ms() / DAY_MS - 19_753;
     assert_eq!([days(1), days(2), days(3)], [29, 60, 90]);
-    assert_eq!(plus(january, Renew::Quarter, 1), plus(january, Renew::Month, 3));
-    assert_eq!(plus(january, Renew::Year, 1), plus(january, Renew::Month, 12));
+    assert_eq!(
+        plus(january, Renew::Quarter, 1),
+        plus(january, Renew::Month, 3)
+    );
+    assert_eq!(
+        plus(january, Renew::Year, 1),
+        plus(january, Renew::Month, 12)
+    );
     assert_eq!(plus(january, Renew::Week, 2), plus(january, Renew::Day, 14));
 }

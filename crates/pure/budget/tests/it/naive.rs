@@ -18,7 +18,6 @@ use crate::world::{Event, HOUR};
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) work: Work,
-    pub(crate) owner: Label,
     pub(crate) envelope: EnvelopeId,
     pub(crate) pool: Pool,
     pub(crate) gpus: u64,
@@ -72,6 +71,13 @@ impl Naive {
                         self.windows.insert(meter, new);
                     }
                 }
+                // A promise that ended before it had a deadline ends with the edit.
+                for number in 0..self.claims.len() {
+                    if self.is_timed(&self.claims[number]) {
+                        let claim = &mut self.claims[number];
+                        claim.until = claim.until.max(at);
+                    }
+                }
             }
             Event::Dropped(id) => {
                 self.cut_all(at);
@@ -82,22 +88,23 @@ impl Naive {
                 self.epochs.insert(closed.meter.clone(), at);
                 self.windows.insert(closed.meter.clone(), closed.next);
             }
-            Event::Funded(work, owner, cause, of, lines) => {
+            Event::Funded(work, cause, of, lines) => {
                 for line in lines {
-                    self.fund(at, work, owner, *cause, *of, line);
+                    self.fund(at, work, *cause, *of, line);
                 }
             }
             Event::Demoted(work, line) => {
                 let claim = self.find(work, &line.envelope, line.pool).unwrap();
                 self.shrink(at, claim, line.gpus);
                 self.number += 1;
-                self.unfunded.push((work.clone(), line.gpus, self.number, at));
+                self.unfunded
+                    .push((work.clone(), line.gpus, self.number, at));
             }
             Event::Shut(work, gpus) => self.shut(at, work, *gpus),
         }
     }
 
-    fn fund(&mut self, at: Instant, work: &Work, owner: &Label, cause: Funded, of: Option<u64>, line: &ClaimLine) {
+    fn fund(&mut self, at: Instant, work: &Work, cause: Funded, of: Option<u64>, line: &ClaimLine) {
         let found = self.find(work, &line.envelope, line.pool);
         match cause {
             Funded::Extension => self.claims[found.unwrap()].until = line.until,
@@ -115,7 +122,6 @@ impl Naive {
                 self.number += 1;
                 self.claims.push(Claim {
                     work: work.clone(),
-                    owner: owner.clone(),
                     envelope: line.envelope.clone(),
                     pool: line.pool,
                     gpus: line.gpus,
@@ -197,13 +203,21 @@ impl Naive {
         let mut list = BTreeMap::new();
         for budget in self.budgets.values() {
             for e in &budget.envelopes {
-                let schedule = Schedule { start: e.start, end: e.end, renew: e.renew };
+                let schedule = Schedule {
+                    start: e.start,
+                    end: e.end,
+                    renew: e.renew,
+                };
                 let id = budget.envelope_id(e);
                 list.insert(MeterId::Lending(id.clone()), schedule);
                 list.insert(MeterId::Envelope(id), schedule);
             }
             for cap in &budget.aggregate_caps {
-                let schedule = Schedule { start: cap.start, end: cap.end, renew: cap.renew };
+                let schedule = Schedule {
+                    start: cap.start,
+                    end: cap.end,
+                    renew: cap.renew,
+                };
                 list.insert(MeterId::Cap(budget.cap_id(cap)), schedule);
             }
         }
@@ -215,15 +229,25 @@ impl Naive {
         let Some(budget) = self.budgets.get(&meter.budget()) else {
             return (None, None);
         };
-        let envelope = |id: &EnvelopeId| budget.envelopes.iter().find(|e| budget.envelope_id(e) == *id);
+        let envelope = |id: &EnvelopeId| {
+            budget
+                .envelopes
+                .iter()
+                .find(|e| budget.envelope_id(e) == *id)
+        };
         let (gpus, hours) = match meter {
-            MeterId::Envelope(id) => envelope(id).map_or((None, None), |e| (Some(e.concurrency), e.gpu_hours_max)),
+            MeterId::Envelope(id) => {
+                envelope(id).map_or((None, None), |e| (Some(e.concurrency), e.gpu_hours_max))
+            }
             MeterId::Lending(id) => {
                 let lending = envelope(id).and_then(|e| e.lending.as_ref());
                 lending.map_or((None, None), |l| (l.concurrency_max, l.gpu_hours_max))
             }
             MeterId::Cap(id) => {
-                let cap = budget.aggregate_caps.iter().find(|c| budget.cap_id(c) == *id);
+                let cap = budget
+                    .aggregate_caps
+                    .iter()
+                    .find(|c| budget.cap_id(c) == *id);
                 cap.map_or((None, None), |c| (c.concurrency_max, c.gpu_hours_max))
             }
         };
@@ -231,7 +255,9 @@ impl Naive {
     }
 
     fn on(&self, meter: &MeterId) -> impl Iterator<Item = &Claim> {
-        self.claims.iter().filter(move |claim| self.charged(&claim.envelope, claim.pool).contains(meter))
+        self.claims
+            .iter()
+            .filter(move |claim| self.charged(&claim.envelope, claim.pool).contains(meter))
     }
 
     pub(crate) fn gpus(&self, meter: &MeterId) -> u64 {
@@ -245,7 +271,10 @@ impl Naive {
         };
         let past = self.rectangles.iter().filter(|r| r.0.contains(meter));
         let past: u128 = past.map(|r| area(r.1, r.2, r.3)).sum();
-        past + self.on(meter).map(|c| area(c.from, now, c.gpus)).sum::<u128>()
+        past + self
+            .on(meter)
+            .map(|c| area(c.from, now, c.gpus))
+            .sum::<u128>()
     }
 
     pub(crate) fn window(&self, meter: &MeterId) -> Option<Window> {
@@ -264,19 +293,26 @@ impl Naive {
 
     fn spec(&self, id: &EnvelopeId) -> Option<(&Budget, &Envelope)> {
         let budget = self.budgets.get(&id.budget())?;
-        let envelope = budget.envelopes.iter().find(|e| e.name.as_str() == id.name())?;
+        let envelope = budget
+            .envelopes
+            .iter()
+            .find(|e| e.name.as_str() == id.name())?;
         Some((budget, envelope))
     }
 
     fn parents(&self, owner: &Label) -> BTreeSet<&Label> {
-        let budgets = self.budgets.values().filter(|budget| budget.owner == *owner);
+        let budgets = self
+            .budgets
+            .values()
+            .filter(|budget| budget.owner == *owner);
         budgets.flat_map(|budget| &budget.parents).collect()
     }
 
     fn siblings(&self, owner: &Label) -> BTreeSet<&Label> {
         let parents = self.parents(owner);
         let owners = self.budgets.values().map(|budget| &budget.owner);
-        let is_sibling = |other: &&Label| *other != owner && !self.parents(other).is_disjoint(&parents);
+        let is_sibling =
+            |other: &&Label| *other != owner && !self.parents(other).is_disjoint(&parents);
         owners.filter(is_sibling).collect()
     }
 
@@ -293,7 +329,10 @@ impl Naive {
             if level.contains(other) {
                 return Some((2, distance));
             }
-            level = level.into_iter().flat_map(|owner| self.parents(owner)).collect();
+            level = level
+                .into_iter()
+                .flat_map(|owner| self.parents(owner))
+                .collect();
         }
         let parents = self.parents(of);
         let aunts: BTreeSet<&Label> = parents.into_iter().flat_map(|p| self.siblings(p)).collect();
@@ -301,10 +340,19 @@ impl Naive {
     }
 
     /// The takes of a request with one group, or its reason and the missing GPUs.
-    pub(crate) fn plan(&self, now: Instant, request: &Request, horizon: Millis) -> Result<Vec<ClaimLine>, (Reason, u64)> {
+    pub(crate) fn plan(
+        &self,
+        now: Instant,
+        request: &Request,
+        horizon: Millis,
+    ) -> Result<Vec<ClaimLine>, (Reason, u64)> {
         let mut rows = Vec::new();
         for budget in self.budgets.values() {
-            for e in budget.envelopes.iter().filter(|e| e.flavor == request.flavor) {
+            for e in budget
+                .envelopes
+                .iter()
+                .filter(|e| e.flavor == request.flavor)
+            {
                 let here = e.selector.matches(&request.groups[0].place);
                 let relation = self.relation(&request.owner, &budget.owner);
                 let id = budget.envelope_id(e);
@@ -312,44 +360,78 @@ impl Naive {
                 let mut until = now.after(duration);
                 until = request.hard_end.map_or(until, |end| until.min(end));
                 let window = self.window(&MeterId::Envelope(id.clone()));
-                let end = window.map_or(e.end, |window| window.end).map_or(u64::MAX, Instant::ms);
-                let preference = if until.ms() <= end { (0, end, Reverse(0)) } else { (1, 0, Reverse(end)) };
-                let mut add = |section: u32, tier: u32, distance: u32, owner: Option<Label>, pool| {
-                    rows.push(((section, tier, distance, owner, preference, id.clone()), pool, until));
+                let end = window
+                    .map_or(e.end, |window| window.end)
+                    .map_or(u64::MAX, Instant::ms);
+                let preference = if until.ms() <= end {
+                    (0, end, Reverse(0))
+                } else {
+                    (1, 0, Reverse(end))
                 };
+                let mut add =
+                    |section: u32, tier: u32, distance: u32, owner: Option<Label>, pool| {
+                        rows.push((
+                            (section, tier, distance, owner, preference, id.clone()),
+                            pool,
+                            until,
+                        ));
+                    };
                 let owner = Some(budget.owner.clone());
                 match relation {
                     Some((0, _)) => add(u32::from(!here), 0, 0, owner, Pool::Own),
-                    Some((tier @ (1 | 2), d)) => add(u32::from(!here), u32::from(tier), d, owner, Pool::Family),
+                    Some((tier @ (1 | 2), d)) => {
+                        add(u32::from(!here), u32::from(tier), d, owner, Pool::Family)
+                    }
                     Some(_) => add(2 + u32::from(!here), 0, 0, owner, Pool::Family),
                     None => {}
                 }
-                let sponsor = request.borrowing.sponsors.iter().position(|s| *s == budget.owner);
+                let sponsor = request
+                    .borrowing
+                    .sponsors
+                    .iter()
+                    .position(|s| *s == budget.owner);
                 let is_lender = match relation {
                     None => true,
                     Some((0, _)) => false,
                     Some(_) => e.sharing == Sharing::None,
                 };
                 if let Some(number) = sponsor.filter(|_| is_lender) {
-                    add(4, u32::try_from(number).unwrap(), u32::from(!here), None, Pool::Lent);
+                    add(
+                        4,
+                        u32::try_from(number).unwrap(),
+                        u32::from(!here),
+                        None,
+                        Pool::Lent,
+                    );
                 }
             }
         }
         rows.sort_by(|one, other| one.0.cmp(&other.0));
-        let rows = rows.into_iter().map(|(key, pool, until)| (key.5, pool, until)).collect();
+        let rows = rows
+            .into_iter()
+            .map(|(key, pool, until)| (key.5, pool, until))
+            .collect();
         self.walk(now, request, rows)
     }
 
-    fn walk(&self, now: Instant, request: &Request, rows: Vec<(EnvelopeId, Pool, Instant)>) -> Result<Vec<ClaimLine>, (Reason, u64)> {
+    fn walk(
+        &self,
+        now: Instant,
+        request: &Request,
+        rows: Vec<(EnvelopeId, Pool, Instant)>,
+    ) -> Result<Vec<ClaimLine>, (Reason, u64)> {
         let mut takes: Vec<ClaimLine> = Vec::new();
         let mut left = request.groups[0].gpus;
-        let (mut first, mut borrow, mut acl, mut outside, mut paused) = (None, false, false, false, false);
+        let (mut first, mut borrow, mut acl, mut outside, mut paused) =
+            (None, false, false, false, false);
         for (envelope, pool, mut until) in rows {
             if left == 0 {
                 break;
             }
             let (budget, e) = self.spec(&envelope).unwrap();
-            if pool == Pool::Family && e.sharing == Sharing::None || pool == Pool::Lent && !request.borrowing.allow {
+            if pool == Pool::Family && e.sharing == Sharing::None
+                || pool == Pool::Lent && !request.borrowing.allow
+            {
                 continue;
             }
             if pool == Pool::Lent && !e.lends_to(&request.owner) {
@@ -365,7 +447,10 @@ impl Naive {
                 paused = true;
                 continue;
             }
-            let mine = request.work.as_ref().and_then(|work| self.find(work, &envelope, pool));
+            let mine = request
+                .work
+                .as_ref()
+                .and_then(|work| self.find(work, &envelope, pool));
             let mine = mine.map(|claim| &self.claims[claim]);
             if mine.is_some_and(|claim| claim.overruns) {
                 first = first.or(Some(Reason::IntegralCapExceeded));
@@ -380,7 +465,12 @@ impl Naive {
                 first = first.or(Some(reason));
             }
             if 0 < gpus {
-                takes.push(ClaimLine { envelope, pool, gpus, until });
+                takes.push(ClaimLine {
+                    envelope,
+                    pool,
+                    gpus,
+                    until,
+                });
             }
         }
         if left == 0 {
@@ -398,28 +488,56 @@ impl Naive {
     }
 
     /// D2: the smallest room of the meters, with what the takes before it left.
-    fn room(&self, now: Instant, request: &Request, envelope: &EnvelopeId, pool: Pool, until: Instant, takes: &[ClaimLine]) -> (u64, Reason) {
+    fn room(
+        &self,
+        now: Instant,
+        request: &Request,
+        envelope: &EnvelopeId,
+        pool: Pool,
+        until: Instant,
+        takes: &[ClaimLine],
+    ) -> (u64, Reason) {
         let mut best = (u64::MAX, Reason::NoEnvelope);
         let mut meters: Vec<MeterId> = self.charged(envelope, pool).into_iter().collect();
         // Envelope, caps by name, lending pool.
-        meters.sort_by_key(|meter| (matches!(meter, MeterId::Lending(_)), matches!(meter, MeterId::Cap(_)), meter.clone()));
+        meters.sort_by_key(|meter| {
+            (
+                matches!(meter, MeterId::Lending(_)),
+                matches!(meter, MeterId::Cap(_)),
+                meter.clone(),
+            )
+        });
         for meter in meters {
             let end = self.window(&meter).and_then(|window| window.end);
             let clip = |until: Instant| end.map_or(until, |end| end.min(until)).since(now).ms();
-            let on = || takes.iter().filter(|t| self.charged(&t.envelope, t.pool).contains(&meter));
+            let on = || {
+                takes
+                    .iter()
+                    .filter(|t| self.charged(&t.envelope, t.pool).contains(&meter))
+            };
             let is_cap = matches!(meter, MeterId::Cap(_));
             let (gpus, time) = self.limits(&meter);
             if let Some(limit) = gpus {
                 let used = self.gpus(&meter) + on().map(|t| t.gpus).sum::<u64>();
-                let reason = if is_cap { Reason::AggregateCapExceeded } else { Reason::ConcurrencyCapExceeded };
+                let reason = if is_cap {
+                    Reason::AggregateCapExceeded
+                } else {
+                    Reason::ConcurrencyCapExceeded
+                };
                 if limit.saturating_sub(used) < best.0 {
                     best = (limit.saturating_sub(used), reason);
                 }
             }
             if let Some(limit) = time {
-                let taken: u128 = on().map(|t| u128::from(t.gpus) * u128::from(clip(t.until))).sum();
+                let taken: u128 = on()
+                    .map(|t| u128::from(t.gpus) * u128::from(clip(t.until)))
+                    .sum();
                 let committed = self.committed(&meter, now) + taken;
-                let reason = if is_cap { Reason::AggregateCapExceeded } else { Reason::IntegralCapExceeded };
+                let reason = if is_cap {
+                    Reason::AggregateCapExceeded
+                } else {
+                    Reason::IntegralCapExceeded
+                };
                 let room = match (u128::from(limit).checked_sub(committed), clip(until)) {
                     (None, _) => 0,
                     (Some(_), 0) => 0,
@@ -431,9 +549,21 @@ impl Naive {
             }
         }
         if let Some(max) = request.borrowing.gpus_max.filter(|_| pool == Pool::Lent) {
-            let is_mine = |claim: &&Claim| request.work.as_ref() == Some(&claim.work) && claim.pool == Pool::Lent;
-            let lent: u64 = self.claims.iter().filter(is_mine).map(|claim| claim.gpus).sum();
-            let lent = lent + takes.iter().filter(|t| t.pool == Pool::Lent).map(|t| t.gpus).sum::<u64>();
+            let is_mine = |claim: &&Claim| {
+                request.work.as_ref() == Some(&claim.work) && claim.pool == Pool::Lent
+            };
+            let lent: u64 = self
+                .claims
+                .iter()
+                .filter(is_mine)
+                .map(|claim| claim.gpus)
+                .sum();
+            let lent = lent
+                + takes
+                    .iter()
+                    .filter(|t| t.pool == Pool::Lent)
+                    .map(|t| t.gpus)
+                    .sum::<u64>();
             if max.saturating_sub(lent) < best.0 {
                 best = (max.saturating_sub(lent), Reason::BorrowLimitExceeded);
             }
@@ -443,7 +573,11 @@ impl Naive {
 
     /// Claims whose meter depletes: t + ⌊(L − committed)/Σ w overrunning⌋, the earliest of all meters.
     pub(crate) fn depletion(&self, now: Instant) -> Option<Instant> {
-        let meters: BTreeSet<MeterId> = self.claims.iter().flat_map(|c| self.charged(&c.envelope, c.pool)).collect();
+        let meters: BTreeSet<MeterId> = self
+            .claims
+            .iter()
+            .flat_map(|c| self.charged(&c.envelope, c.pool))
+            .collect();
         let instants = meters.iter().filter_map(|meter| {
             let limit = self.limits(meter).1?;
             let width: u64 = self.on(meter).filter(|c| c.overruns).map(|c| c.gpus).sum();
@@ -458,19 +592,32 @@ impl Naive {
 
     /// The earliest promise end that needs a decision.
     pub(crate) fn promise_end(&self) -> Option<Instant> {
-        let timed = self.claims.iter().filter(|claim| {
-            let meters = self.charged(&claim.envelope, claim.pool);
-            let is_metered = meters.iter().any(|m| self.limits(m).1.is_some() && self.window(m).is_some());
-            !claim.overruns && (claim.pool != Pool::Own || is_metered)
-        });
+        let timed = self.claims.iter().filter(|claim| self.is_timed(claim));
         timed.map(|claim| claim.until).min()
     }
 
+    fn is_timed(&self, claim: &Claim) -> bool {
+        let meters = self.charged(&claim.envelope, claim.pool);
+        let is_metered = meters
+            .iter()
+            .any(|m| self.limits(m).1.is_some() && self.window(m).is_some());
+        !claim.overruns && (claim.pool != Pool::Own || is_metered)
+    }
+
     /// B4, on the state before the demotions.
-    pub(crate) fn refit(&mut self, now: Instant, meters: &BTreeSet<MeterId>, pods: &BTreeMap<Work, u64>) -> Vec<(Work, EnvelopeId, Pool, u64)> {
+    pub(crate) fn refit(
+        &mut self,
+        now: Instant,
+        meters: &BTreeSet<MeterId>,
+        pods: &BTreeMap<Work, u64>,
+    ) -> Vec<(Work, EnvelopeId, Pool, u64)> {
         self.cut_all(now);
-        let is_hit = |claim: &Claim, all: &Self| !all.charged(&claim.envelope, claim.pool).is_disjoint(meters);
-        let (mut off, on): (Vec<Claim>, Vec<Claim>) = std::mem::take(&mut self.claims).into_iter().partition(|c| is_hit(c, self));
+        let is_hit = |claim: &Claim, all: &Self| {
+            !all.charged(&claim.envelope, claim.pool).is_disjoint(meters)
+        };
+        let (mut off, on): (Vec<Claim>, Vec<Claim>) = std::mem::take(&mut self.claims)
+            .into_iter()
+            .partition(|c| is_hit(c, self));
         self.claims = on;
         off.sort_by_key(|claim| (claim.pool.keep(), claim.number));
         let mut demoted = Vec::new();
@@ -481,10 +628,18 @@ impl Naive {
                 stays = stays.saturating_sub(step);
             }
             if stays < claim.gpus {
-                demoted.push((claim.work.clone(), claim.envelope.clone(), claim.pool, claim.gpus - stays));
+                demoted.push((
+                    claim.work.clone(),
+                    claim.envelope.clone(),
+                    claim.pool,
+                    claim.gpus - stays,
+                ));
             }
             if 0 < stays {
-                self.claims.push(Claim { gpus: stays, ..claim });
+                self.claims.push(Claim {
+                    gpus: stays,
+                    ..claim
+                });
             }
         }
         demoted
@@ -492,21 +647,34 @@ impl Naive {
 
     fn fits(&self, now: Instant, claim: &Claim, gpus: u64) -> bool {
         let own = MeterId::Envelope(claim.envelope.clone());
-        let is_open = self.spec(&claim.envelope).is_some() && self.window(&own).is_some_and(|w| w.is_open(now));
-        is_open && self.charged(&claim.envelope, claim.pool).iter().all(|meter| {
-            let (limit, time) = self.limits(meter);
-            let end = self.window(meter).and_then(|window| window.end);
-            let until = end.map_or(claim.until, |end| end.min(claim.until));
-            let length = if claim.overruns { 0 } else { until.since(now).ms() };
-            let more = u128::from(gpus) * u128::from(length);
-            limit.is_none_or(|limit| self.gpus(meter) + gpus <= limit)
-                && time.is_none_or(|time| self.committed(meter, now) + more <= u128::from(time))
-        })
+        let is_open = self.spec(&claim.envelope).is_some()
+            && self.window(&own).is_some_and(|w| w.is_open(now));
+        is_open
+            && self
+                .charged(&claim.envelope, claim.pool)
+                .iter()
+                .all(|meter| {
+                    let (limit, time) = self.limits(meter);
+                    let end = self.window(meter).and_then(|window| window.end);
+                    let until = end.map_or(claim.until, |end| end.min(claim.until));
+                    let length = if claim.overruns {
+                        0
+                    } else {
+                        until.since(now).ms()
+                    };
+                    let more = u128::from(gpus) * u128::from(length);
+                    limit.is_none_or(|limit| self.gpus(meter) + gpus <= limit)
+                        && time.is_none_or(|time| {
+                            self.committed(meter, now) + more <= u128::from(time)
+                        })
+                })
     }
 
     /// Debited and unpaid GPU time of all claims, from the lists alone.
     pub(crate) fn total(&self, now: Instant) -> u128 {
-        let area = |from: Instant, to: Instant, gpus: u64| u128::from(gpus) * u128::from(to.since(from).ms());
+        let area = |from: Instant, to: Instant, gpus: u64| {
+            u128::from(gpus) * u128::from(to.since(from).ms())
+        };
         let past: u128 = self.rectangles.iter().map(|r| area(r.1, r.2, r.3)).sum();
         let live: u128 = self.claims.iter().map(|c| area(c.from, now, c.gpus)).sum();
         let unpaid: u128 = self.unfunded.iter().map(|c| area(c.3, now, c.1)).sum();

@@ -34,7 +34,13 @@ fn walk_takes_near_envelopes_first_and_names_the_borrow_limit() {
         sponsors: vec![label("lab")],
     };
     let plan = world.accounts.plan(at(0), &asked).unwrap();
-    let expected = ["a-west 4", "b-west 6", "org-any 3", "a-east 8", "lab-pool 3"];
+    let expected = [
+        "a-west 4",
+        "b-west 6",
+        "org-any 3",
+        "a-east 8",
+        "lab-pool 3",
+    ];
     assert_eq!(shown(&plan.takes), expected);
     asked.groups[0].gpus = 26;
     let failure = world.accounts.plan(at(0), &asked).unwrap_err();

@@ -79,7 +79,10 @@ fn naive(hosts: &[Host], gang: &Gang) -> Option<(Vec<Place>, Vec<Seat>, Vec<Seat
 
 fn seat(hosts: &mut [Host], place: &Place, pod: usize) -> Option<(ObjectName, Vec<u32>)> {
     let fits = |host: &&mut Host| host.place == *place && pod <= host.free.len();
-    let tightest = hosts.iter_mut().filter(fits).min_by_key(|host| host.free.len())?;
+    let tightest = hosts
+        .iter_mut()
+        .filter(fits)
+        .min_by_key(|host| host.free.len())?;
     let ordinals: Vec<u32> = tightest.free.iter().copied().take(pod).collect();
     tightest.free.retain(|ordinal| !ordinals.contains(ordinal));
     Some((tightest.name.clone(), ordinals))

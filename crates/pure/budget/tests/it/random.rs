@@ -17,12 +17,30 @@ const PARENTS: [&[&str]; 6] = [&[], &["org"], &["org"], &["a"], &["a", "b"], &[]
 
 #[derive(Clone, Debug)]
 enum Op {
-    Start { owner: usize, gpus: u64, hours: u64, pod: Option<u64>, ask: u64 },
-    Close { run: usize, gpus: u64 },
-    Set { owner: usize, shape: u64 },
-    Drop { owner: usize },
-    Rotate { owner: usize },
-    Advance { ms: u64 },
+    Start {
+        owner: usize,
+        gpus: u64,
+        hours: u64,
+        pod: Option<u64>,
+        ask: u64,
+    },
+    Close {
+        run: usize,
+        gpus: u64,
+    },
+    Set {
+        owner: usize,
+        shape: u64,
+    },
+    Drop {
+        owner: usize,
+    },
+    Rotate {
+        owner: usize,
+    },
+    Advance {
+        ms: u64,
+    },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -43,7 +61,9 @@ struct Dice(u64);
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
         let value = self.0 % sides;
-        self.0 = (self.0 / sides).wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.0 = (self.0 / sides)
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         value
     }
 }
@@ -62,7 +82,10 @@ fn shaped(owner: usize, shape: u64, now: Instant) -> Budget {
             e.renew = [None, Some(Renew::Day)][dice.roll(2) as usize];
         }
         if dice.roll(2) == 0 {
-            e.lending = lends(&[["a*", "*", "lab"][dice.roll(3) as usize]], Some(1 + dice.roll(6)));
+            e.lending = lends(
+                &[["a*", "*", "lab"][dice.roll(3) as usize]],
+                Some(1 + dice.roll(6)),
+            );
         }
         if dice.roll(2) == 0 {
             e.admission_horizon = Some(Millis::from_ms(60_000 * (1 + dice.roll(50))));
@@ -72,7 +95,11 @@ fn shaped(owner: usize, shape: u64, now: Instant) -> Budget {
     let mut budget = budget(OWNERS[owner], OWNERS[owner], PARENTS[owner], list);
     budget.paused = dice.roll(8) == 0;
     if owner <= 1 {
-        let mut all = cap("all", &["org/b/x", "a/b/x", "a1/b/x"], [None, Some(3 + dice.roll(15))][dice.roll(2) as usize]);
+        let mut all = cap(
+            "all",
+            &["org/b/x", "a/b/x", "a1/b/x"],
+            [None, Some(3 + dice.roll(15))][dice.roll(2) as usize],
+        );
         all.gpu_hours_max = [None, Some(dice.roll(40))][dice.roll(2) as usize];
         budget.aggregate_caps = vec![all];
     }
@@ -84,11 +111,14 @@ fn asked(owner: usize, gpus: u64, hours: u64, ask: u64, now: Instant) -> Request
     let mut request = request(OWNERS[owner], gpus);
     request.duration = (0 < hours).then(|| Millis::from_ms(hours * HOUR / 2));
     request.groups[0].place = place(["us/west", "us/east"][dice.roll(2) as usize]);
-    request.hard_end = (dice.roll(4) == 0).then(|| now.after(Millis::from_ms(1 + dice.roll(4 * HOUR))));
+    request.hard_end =
+        (dice.roll(4) == 0).then(|| now.after(Millis::from_ms(1 + dice.roll(4 * HOUR))));
     request.borrowing = Borrowing {
         allow: dice.roll(4) != 0,
         gpus_max: (dice.roll(2) == 0).then(|| dice.roll(6)),
-        sponsors: [vec![], vec![label("lab")], vec![label("b"), label("lab")]][dice.roll(3) as usize].clone(),
+        sponsors: [vec![], vec![label("lab")], vec![label("b"), label("lab")]]
+            [dice.roll(3) as usize]
+            .clone(),
     };
     request
 }
@@ -100,12 +130,22 @@ fn compare(world: &World) {
         for view in world.accounts.meters(now, &budget.id()) {
             let meter = &view.meter;
             assert_eq!(view.gpus_used, naive.gpus(meter), "GPUs of {meter}");
-            assert_eq!(u128::from(view.accrued_gpu_ms), naive.accrued(meter, now), "accrued of {meter}");
-            assert_eq!(u128::from(view.committed_gpu_ms), naive.committed(meter, now), "committed of {meter}");
+            assert_eq!(
+                u128::from(view.accrued_gpu_ms),
+                naive.accrued(meter, now),
+                "accrued of {meter}"
+            );
+            assert_eq!(
+                u128::from(view.committed_gpu_ms),
+                naive.committed(meter, now),
+                "committed of {meter}"
+            );
             assert_eq!(view.window, naive.window(meter), "window of {meter}");
             assert_eq!((view.gpus_limit, view.limit_gpu_ms), naive.limits(meter));
             let used = view.gpus_limit.is_none_or(|limit| view.gpus_used <= limit);
-            let within = view.limit_gpu_ms.is_none_or(|limit| view.gpus_used == 0 || view.committed_gpu_ms <= limit);
+            let within = view
+                .limit_gpu_ms
+                .is_none_or(|limit| view.gpus_used == 0 || view.committed_gpu_ms <= limit);
             assert!(used && within, "{meter} is over its limit: {view:?}");
         }
     }
@@ -116,16 +156,36 @@ fn compare(world: &World) {
         let plan = plan.map(|plan| plan.lines).map_err(|f| (f.reason, f.short));
         assert_eq!(plan, expected, "plan of {owner}");
         let trace = world.accounts.trace(now, &request).outcome;
-        assert_eq!(trace.map(|plan| plan.lines).map_err(|f| (f.reason, f.short)), expected);
+        assert_eq!(
+            trace
+                .map(|plan| plan.lines)
+                .map_err(|f| (f.reason, f.short)),
+            expected
+        );
     }
     let funded: u64 = naive.claims.iter().map(|claim| claim.gpus).sum();
     let unfunded: u64 = naive.unfunded.iter().map(|claim| claim.1).sum();
-    let counted: u64 = world.order.iter().map(|work| world.accounts.gpus(work)).sum();
+    let counted: u64 = world
+        .order
+        .iter()
+        .map(|work| world.accounts.gpus(work))
+        .sum();
     assert_eq!(counted, funded + unfunded);
-    let usage: u128 = world.accounts.usage(now).map(|row| u128::from(row.gpu_ms)).sum();
-    let debits = world.order.iter().flat_map(|work| world.accounts.debits(now, &work.run));
+    let usage: u128 = world
+        .accounts
+        .usage(now)
+        .map(|row| u128::from(row.gpu_ms))
+        .sum();
+    let debits = world
+        .order
+        .iter()
+        .flat_map(|work| world.accounts.debits(now, &work.run));
     let debits: u128 = debits.map(|debit| u128::from(debit.gpu_ms)).sum();
-    assert_eq!((usage, debits), (naive.total(now), naive.total(now)), "conservation");
+    assert_eq!(
+        (usage, debits),
+        (naive.total(now), naive.total(now)),
+        "conservation"
+    );
     world.accounts.check(now).unwrap();
 }
 
@@ -139,14 +199,24 @@ fn compare_deadlines(world: &World) {
 
 fn play(world: &mut World, op: &Op, mut each: impl FnMut(&mut World)) {
     match op {
-        Op::Start { owner, gpus, hours, pod, ask } => {
+        Op::Start {
+            owner,
+            gpus,
+            hours,
+            pod,
+            ask,
+        } => {
             let request = asked(*owner, *gpus, *hours, *ask, world.now);
             let naive = Naive::new(&world.events);
             let before = naive.plan(world.now, &request, HORIZON_DEFAULT);
             let name = format!("run-{}", world.order.len());
             let plan = world.start(&name, request, *pod);
             if let Ok(plan) = plan {
-                assert_eq!(before.is_ok(), plan.recalled.is_empty(), "a recall only after a failure");
+                assert_eq!(
+                    before.is_ok(),
+                    plan.recalled.is_empty(),
+                    "a recall only after a failure"
+                );
             }
         }
         Op::Close { run, gpus } => {
@@ -163,7 +233,11 @@ fn play(world: &mut World, op: &Op, mut each: impl FnMut(&mut World)) {
             world.set(&budget);
         }
         Op::Drop { owner } => world.remove(&shaped(*owner, 0, world.now).id()),
-        Op::Rotate { owner } => world.rotate(&shaped(*owner, 0, world.now).id().envelope(&envelope("x", 1).name)),
+        Op::Rotate { owner } => world.rotate(
+            &shaped(*owner, 0, world.now)
+                .id()
+                .envelope(&envelope("x", 1).name),
+        ),
         Op::Advance { ms } => {
             world.advance(world.now.after(Millis::from_ms(*ms)));
         }
@@ -187,19 +261,29 @@ fn check_refit(world: &World, budget: &Budget) {
         .filter_map(|(work, run)| Some((work.clone(), run.terms.pod_gpus?)))
         .collect();
     let demoted = copy.accounts.refit(copy.now, &edit.refit).list;
-    let demoted: Vec<_> = demoted.into_iter().map(|d| (d.work, d.line.envelope, d.line.pool, d.line.gpus)).collect();
+    let demoted: Vec<_> = demoted
+        .into_iter()
+        .map(|d| (d.work, d.line.envelope, d.line.pool, d.line.gpus))
+        .collect();
     let meters: BTreeSet<MeterId> = edit.refit;
-    assert_eq!(demoted, Naive::new(&copy.events).refit(copy.now, &meters, &pods));
+    assert_eq!(
+        demoted,
+        Naive::new(&copy.events).refit(copy.now, &meters, &pods)
+    );
 }
 
 fn world() -> World {
-    let mut world = World::new(&(0..6).map(|owner| shaped(owner, owner as u64 * 7_919, at(0))).collect::<Vec<_>>());
+    let mut world = World::new(
+        &(0..6)
+            .map(|owner| shaped(owner, owner as u64 * 7_919, at(0)))
+            .collect::<Vec<_>>(),
+    );
     world.advance(at(HOUR));
     world
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
     fn the_accounts_say_what_the_naive_implementation_says(ops in prop::collection::vec(op(), 1..24)) {

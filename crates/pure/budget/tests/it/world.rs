@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bursar_budget::accounts::{Demotions, PromiseEnd};
 use bursar_budget::cover::{Borrowing, Failure, Group, Plan, Request};
 use bursar_budget::{
-    Accounts, AggregateCap, Budget, BudgetId, ClaimLine, Demotion, Envelope, EnvelopeId, EpochClosed,
-    Funded,
-    Kind, Lending, MeterId, Pattern, Place, Selector, Take, Terms, Work,
+    Accounts, AggregateCap, Budget, BudgetId, ClaimLine, Demotion, Envelope, EnvelopeId,
+    EpochClosed, Funded, Kind, Lending, MeterId, Pattern, Place, Selector, Take, Terms, Work,
 };
 use bursar_units::{Instant, Label, Millis, ObjectName};
 
@@ -142,7 +141,7 @@ pub(crate) enum Event {
     Set(Budget),
     Dropped(BudgetId),
     Closed(EpochClosed),
-    Funded(Work, Label, Funded, Option<u64>, Vec<ClaimLine>),
+    Funded(Work, Funded, Option<u64>, Vec<ClaimLine>),
     Demoted(Work, ClaimLine),
     Shut(Work, u64),
 }
@@ -174,7 +173,9 @@ impl World {
         let edit = self.accounts.edit(self.now, budget);
         self.events.push((self.now, Event::Set(budget.clone())));
         self.accounts.set_budget(self.now, budget);
-        edit.closed.iter().for_each(|closed| self.close_epoch(self.now, closed));
+        edit.closed
+            .iter()
+            .for_each(|closed| self.close_epoch(self.now, closed));
         self.refit(self.now, &edit.refit);
     }
 
@@ -186,7 +187,9 @@ impl World {
 
     pub(crate) fn rotate(&mut self, envelope: &EnvelopeId) {
         let closed = self.accounts.rotate(self.now, envelope);
-        closed.iter().for_each(|closed| self.close_epoch(self.now, closed));
+        closed
+            .iter()
+            .for_each(|closed| self.close_epoch(self.now, closed));
         let meters = closed.into_iter().map(|closed| closed.meter).collect();
         self.refit(self.now, &meters);
     }
@@ -205,13 +208,20 @@ impl World {
     }
 
     fn demote(&mut self, at: Instant, demotions: &Demotions) {
-        demotions.list.iter().for_each(|demotion| self.demote_one(at, demotion));
+        demotions
+            .list
+            .iter()
+            .for_each(|demotion| self.demote_one(at, demotion));
     }
 
     fn demote_one(&mut self, at: Instant, demotion: &Demotion) {
         let line = &demotion.line;
         let (run, cause) = (&demotion.work.run, demotion.cause);
-        let text = format!("demoted {run} {} {} {cause}", line.envelope.name(), line.gpus);
+        let text = format!(
+            "demoted {run} {} {} {cause}",
+            line.envelope.name(),
+            line.gpus
+        );
         self.write(at, &text);
         let event = Event::Demoted(demotion.work.clone(), line.clone());
         self.events.push((at, event));
@@ -219,20 +229,34 @@ impl World {
         self.accounts.demote(at, &demotion.work, cause, lines);
     }
 
-    pub(crate) fn fund(&mut self, at: Instant, work: &Work, cause: Funded, of: Option<u64>, lines: &[ClaimLine]) {
+    pub(crate) fn fund(
+        &mut self,
+        at: Instant,
+        work: &Work,
+        cause: Funded,
+        of: Option<u64>,
+        lines: &[ClaimLine],
+    ) {
         let terms = self.runs[work].terms.clone();
         for line in lines {
             let (name, until) = (line.envelope.name(), line.until.ms());
-            self.write(at, &format!("{cause} {} {name} {} until {until}", work.run, line.gpus));
+            self.write(
+                at,
+                &format!("{cause} {} {name} {} until {until}", work.run, line.gpus),
+            );
         }
-        let owner = terms.owner.clone();
-        let event = Event::Funded(work.clone(), owner, cause, of, lines.to_vec());
+        let event = Event::Funded(work.clone(), cause, of, lines.to_vec());
         self.events.push((at, event));
         self.accounts.fund(at, work, &terms, cause, of, lines);
     }
 
     /// Starts a run if it is covered, with recall.
-    pub(crate) fn start(&mut self, run: &str, request: Request, pod_gpus: Option<u64>) -> Result<Plan, Failure> {
+    pub(crate) fn start(
+        &mut self,
+        run: &str,
+        request: Request,
+        pod_gpus: Option<u64>,
+    ) -> Result<Plan, Failure> {
         let work = work(run);
         let plan = self.accounts.plan_recalling(self.now, &request)?;
         for demotion in &plan.recalled {
@@ -360,6 +384,19 @@ impl World {
     /// Events without thresholds.
     pub(crate) fn money(&self) -> Vec<&str> {
         let is_money = |line: &&String| !line.contains(" near ");
-        self.log.iter().filter(is_money).map(String::as_str).collect()
+        self.log
+            .iter()
+            .filter(is_money)
+            .map(String::as_str)
+            .collect()
+    }
+}
+
+impl World {
+    /// The identity of the budget in a namespace.
+    pub(crate) fn budget_id(&self, namespace: &str) -> BudgetId {
+        let id = BudgetId::new(&format!("{namespace}/b")).unwrap();
+        assert!(self.accounts.budget(&id).is_some());
+        id
     }
 }
