@@ -283,7 +283,7 @@ fn world() -> World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn the_accounts_say_what_the_naive_implementation_says(ops in prop::collection::vec(op(), 1..24)) {
