@@ -380,7 +380,7 @@ impl Naive {
                 match relation {
                     Some((0, _)) => add(u32::from(!here), 0, 0, owner, Pool::Own),
                     Some((tier @ (1 | 2), d)) => {
-                        add(u32::from(!here), u32::from(tier), d, owner, Pool::Family)
+                        add(u32::from(!here), u32::from(tier), d, owner, Pool::Family);
                     }
                     Some(_) => add(2 + u32::from(!here), 0, 0, owner, Pool::Family),
                     None => {}
