@@ -1,0 +1,683 @@
+//! A second implementation, written from the text: plain lists, and every value recomputed from all
+//! events. It is slow on purpose and shares no code with the accounts but the declared types and the
+//! calendar, which has an oracle of its own.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use bursar_budget::calendar::{Schedule, Window};
+use bursar_budget::cover::{Reason, Request};
+use bursar_budget::spec::Sharing;
+use bursar_budget::{
+    Budget, BudgetId, ClaimLine, Envelope, EnvelopeId, Funded, MeterId, Pool, Work,
+};
+use bursar_units::{Instant, Label, Millis};
+
+use crate::world::{Event, HOUR};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) work: Work,
+    pub(crate) envelope: EnvelopeId,
+    pub(crate) pool: Pool,
+    pub(crate) gpus: u64,
+    pub(crate) until: Instant,
+    pub(crate) overruns: bool,
+    from: Instant,
+    number: u64,
+}
+
+/// GPU time that was charged: meters, from, to, GPUs.
+struct Rectangle(BTreeSet<MeterId>, Instant, Instant, u64);
+
+#[derive(Default)]
+pub(crate) struct Naive {
+    pub(crate) budgets: BTreeMap<BudgetId, Budget>,
+    pub(crate) claims: Vec<Claim>,
+    /// Work, GPUs, number, from.
+    pub(crate) unfunded: Vec<(Work, u64, u64, Instant)>,
+    rectangles: Vec<Rectangle>,
+    /// GPU time of runs that nobody paid.
+    pub(crate) unpaid: u128,
+    windows: BTreeMap<MeterId, Option<Window>>,
+    epochs: BTreeMap<MeterId, Instant>,
+    number: u64,
+}
+
+impl Naive {
+    pub(crate) fn new(events: &[(Instant, Event)]) -> Self {
+        let mut naive = Self::default();
+        for (at, event) in events {
+            naive.apply(*at, event);
+        }
+        naive
+    }
+
+    fn apply(&mut self, at: Instant, event: &Event) {
+        match event {
+            Event::Set(budget) => {
+                self.cut_all(at);
+                self.budgets.insert(budget.id(), budget.clone());
+                for (meter, schedule) in self.schedules() {
+                    let old = self.windows.get(&meter).copied().flatten();
+                    let new = schedule.current(at);
+                    let is_new = budget.id() == meter.budget();
+                    let keeps = match (old, new) {
+                        (None, _) => true,
+                        (Some(_), None) => false,
+                        (Some(old), Some(new)) => old.overlaps(&new) && old.end != new.end,
+                    };
+                    if is_new && keeps {
+                        self.windows.insert(meter, new);
+                    }
+                }
+                // A promise that ended before it had a deadline ends with the edit.
+                for number in 0..self.claims.len() {
+                    if self.is_timed(&self.claims[number]) {
+                        let claim = &mut self.claims[number];
+                        claim.until = claim.until.max(at);
+                    }
+                }
+            }
+            Event::Dropped(id) => {
+                self.cut_all(at);
+                self.budgets.remove(id);
+            }
+            Event::Closed(closed) => {
+                assert_eq!(u128::from(closed.accrued), self.accrued(&closed.meter, at));
+                self.epochs.insert(closed.meter.clone(), at);
+                self.windows.insert(closed.meter.clone(), closed.next);
+            }
+            Event::Funded(work, cause, of, lines) => {
+                for line in lines {
+                    self.fund(at, work, *cause, *of, line);
+                }
+            }
+            Event::Demoted(work, line) => {
+                let claim = self.find(work, &line.envelope, line.pool).unwrap();
+                self.shrink(at, claim, line.gpus);
+                self.number += 1;
+                self.unfunded
+                    .push((work.clone(), line.gpus, self.number, at));
+            }
+            Event::Shut(work, gpus) => self.shut(at, work, *gpus),
+        }
+    }
+
+    fn fund(&mut self, at: Instant, work: &Work, cause: Funded, of: Option<u64>, line: &ClaimLine) {
+        let found = self.find(work, &line.envelope, line.pool);
+        match cause {
+            Funded::Extension => self.claims[found.unwrap()].until = line.until,
+            Funded::Overrun => self.claims[found.unwrap()].overruns = true,
+            Funded::Take | Funded::Refund => {
+                if let Some(of) = of {
+                    let place = self.unfunded.iter().position(|c| c.2 == of).unwrap();
+                    self.shrink_unfunded(at, place, line.gpus);
+                }
+                if let Some(claim) = found {
+                    self.cut(at, claim);
+                    self.claims[claim].gpus += line.gpus;
+                    return;
+                }
+                self.number += 1;
+                self.claims.push(Claim {
+                    work: work.clone(),
+                    envelope: line.envelope.clone(),
+                    pool: line.pool,
+                    gpus: line.gpus,
+                    until: line.until,
+                    overruns: false,
+                    from: at,
+                    number: self.number,
+                });
+            }
+        }
+    }
+
+    fn shut(&mut self, at: Instant, work: &Work, mut gpus: u64) {
+        while let Some(place) = self.unfunded.iter().rposition(|claim| claim.0 == *work)
+            && 0 < gpus
+        {
+            let less = gpus.min(self.unfunded[place].1);
+            self.shrink_unfunded(at, place, less);
+            gpus -= less;
+        }
+        while let Some(place) = self.claims.iter().rposition(|claim| claim.work == *work)
+            && 0 < gpus
+        {
+            let less = gpus.min(self.claims[place].gpus);
+            self.shrink(at, place, less);
+            gpus -= less;
+        }
+    }
+
+    fn find(&self, work: &Work, envelope: &EnvelopeId, pool: Pool) -> Option<usize> {
+        let is_it = |c: &Claim| c.work == *work && c.envelope == *envelope && c.pool == pool;
+        self.claims.iter().position(is_it)
+    }
+
+    fn shrink(&mut self, at: Instant, claim: usize, gpus: u64) {
+        self.cut(at, claim);
+        self.claims[claim].gpus -= gpus;
+        self.claims.retain(|claim| 0 < claim.gpus);
+    }
+
+    fn shrink_unfunded(&mut self, at: Instant, place: usize, gpus: u64) {
+        let claim = &mut self.unfunded[place];
+        self.unpaid += u128::from(claim.1) * u128::from(at.since(claim.3).ms());
+        claim.3 = at;
+        claim.1 -= gpus;
+        self.unfunded.retain(|claim| 0 < claim.1);
+    }
+
+    fn cut_all(&mut self, at: Instant) {
+        (0..self.claims.len()).for_each(|claim| self.cut(at, claim));
+    }
+
+    /// Ends the rectangle of a claim and begins the next.
+    fn cut(&mut self, at: Instant, claim: usize) {
+        let state = &self.claims[claim];
+        let meters = self.charged(&state.envelope, state.pool);
+        let rectangle = Rectangle(meters, state.from, at, state.gpus);
+        self.rectangles.push(rectangle);
+        self.claims[claim].from = at;
+    }
+
+    /// B1: a take from e is charged to e, every cap naming e, and its pool if Lent.
+    pub(crate) fn charged(&self, envelope: &EnvelopeId, pool: Pool) -> BTreeSet<MeterId> {
+        let mut meters = BTreeSet::from([MeterId::Envelope(envelope.clone())]);
+        for budget in self.budgets.values() {
+            for cap in &budget.aggregate_caps {
+                if cap.envelopes.contains(envelope) {
+                    meters.insert(MeterId::Cap(budget.cap_id(cap)));
+                }
+            }
+        }
+        if pool == Pool::Lent {
+            meters.insert(MeterId::Lending(envelope.clone()));
+        }
+        meters
+    }
+
+    fn schedules(&self) -> BTreeMap<MeterId, Schedule> {
+        let mut list = BTreeMap::new();
+        for budget in self.budgets.values() {
+            for e in &budget.envelopes {
+                let schedule = Schedule {
+                    start: e.start,
+                    end: e.end,
+                    renew: e.renew,
+                };
+                let id = budget.envelope_id(e);
+                list.insert(MeterId::Lending(id.clone()), schedule);
+                list.insert(MeterId::Envelope(id), schedule);
+            }
+            for cap in &budget.aggregate_caps {
+                let schedule = Schedule {
+                    start: cap.start,
+                    end: cap.end,
+                    renew: cap.renew,
+                };
+                list.insert(MeterId::Cap(budget.cap_id(cap)), schedule);
+            }
+        }
+        list
+    }
+
+    /// GPU limit and GPU-time limit.
+    pub(crate) fn limits(&self, meter: &MeterId) -> (Option<u64>, Option<u64>) {
+        let Some(budget) = self.budgets.get(&meter.budget()) else {
+            return (None, None);
+        };
+        let envelope = |id: &EnvelopeId| {
+            budget
+                .envelopes
+                .iter()
+                .find(|e| budget.envelope_id(e) == *id)
+        };
+        let (gpus, hours) = match meter {
+            MeterId::Envelope(id) => {
+                envelope(id).map_or((None, None), |e| (Some(e.concurrency), e.gpu_hours_max))
+            }
+            MeterId::Lending(id) => {
+                let lending = envelope(id).and_then(|e| e.lending.as_ref());
+                lending.map_or((None, None), |l| (l.concurrency_max, l.gpu_hours_max))
+            }
+            MeterId::Cap(id) => {
+                let cap = budget
+                    .aggregate_caps
+                    .iter()
+                    .find(|c| budget.cap_id(c) == *id);
+                cap.map_or((None, None), |c| (c.concurrency_max, c.gpu_hours_max))
+            }
+        };
+        (gpus, hours.map(|hours| hours * HOUR))
+    }
+
+    fn on(&self, meter: &MeterId) -> impl Iterator<Item = &Claim> {
+        self.claims
+            .iter()
+            .filter(move |claim| self.charged(&claim.envelope, claim.pool).contains(meter))
+    }
+
+    pub(crate) fn gpus(&self, meter: &MeterId) -> u64 {
+        self.on(meter).map(|claim| claim.gpus).sum()
+    }
+
+    pub(crate) fn accrued(&self, meter: &MeterId, now: Instant) -> u128 {
+        let since = self.epochs.get(meter).copied().unwrap_or_default();
+        let area = |from: Instant, to: Instant, gpus: u64| {
+            u128::from(gpus) * u128::from(to.max(since).since(from.max(since)).ms())
+        };
+        let past = self.rectangles.iter().filter(|r| r.0.contains(meter));
+        let past: u128 = past.map(|r| area(r.1, r.2, r.3)).sum();
+        past + self
+            .on(meter)
+            .map(|c| area(c.from, now, c.gpus))
+            .sum::<u128>()
+    }
+
+    pub(crate) fn window(&self, meter: &MeterId) -> Option<Window> {
+        self.windows.get(meter).copied().flatten()
+    }
+
+    /// accrued(t) + Σ w·max(0, min(E, e) − t).
+    pub(crate) fn committed(&self, meter: &MeterId, now: Instant) -> u128 {
+        let end = self.window(meter).and_then(|window| window.end);
+        let promised = self.on(meter).filter(|claim| !claim.overruns).map(|claim| {
+            let until = end.map_or(claim.until, |end| end.min(claim.until));
+            u128::from(claim.gpus) * u128::from(until.since(now).ms())
+        });
+        self.accrued(meter, now) + promised.sum::<u128>()
+    }
+
+    fn spec(&self, id: &EnvelopeId) -> Option<(&Budget, &Envelope)> {
+        let budget = self.budgets.get(&id.budget())?;
+        let envelope = budget
+            .envelopes
+            .iter()
+            .find(|e| e.name.as_str() == id.name())?;
+        Some((budget, envelope))
+    }
+
+    fn parents(&self, owner: &Label) -> BTreeSet<&Label> {
+        let budgets = self
+            .budgets
+            .values()
+            .filter(|budget| budget.owner == *owner);
+        budgets.flat_map(|budget| &budget.parents).collect()
+    }
+
+    fn siblings(&self, owner: &Label) -> BTreeSet<&Label> {
+        let parents = self.parents(owner);
+        let owners = self.budgets.values().map(|budget| &budget.owner);
+        let is_sibling =
+            |other: &&Label| *other != owner && !self.parents(other).is_disjoint(&parents);
+        owners.filter(is_sibling).collect()
+    }
+
+    /// Tier and distance of an owner seen from another (D3).
+    fn relation(&self, of: &Label, other: &Label) -> Option<(u8, u32)> {
+        if of == other {
+            return Some((0, 0));
+        }
+        if self.siblings(of).contains(other) {
+            return Some((1, 0));
+        }
+        let mut level = self.parents(of);
+        for distance in 1..20 {
+            if level.contains(other) {
+                return Some((2, distance));
+            }
+            level = level
+                .into_iter()
+                .flat_map(|owner| self.parents(owner))
+                .collect();
+        }
+        let parents = self.parents(of);
+        let aunts: BTreeSet<&Label> = parents.into_iter().flat_map(|p| self.siblings(p)).collect();
+        (!self.parents(other).is_disjoint(&aunts)).then_some((3, 0))
+    }
+
+    /// The takes of a request with one group, or its reason and the missing GPUs.
+    pub(crate) fn plan(
+        &self,
+        now: Instant,
+        request: &Request,
+        horizon: Millis,
+    ) -> Result<Vec<ClaimLine>, (Reason, u64)> {
+        let mut rows = Vec::new();
+        for budget in self.budgets.values() {
+            for e in budget
+                .envelopes
+                .iter()
+                .filter(|e| e.flavor == request.flavor)
+            {
+                let here = e.selector.matches(&request.groups[0].place);
+                let relation = self.relation(&request.owner, &budget.owner);
+                let id = budget.envelope_id(e);
+                let duration = request.duration.or(e.admission_horizon).unwrap_or(horizon);
+                let mut until = now.after(duration);
+                until = request.hard_end.map_or(until, |end| until.min(end));
+                let window = self.window(&MeterId::Envelope(id.clone()));
+                let end = window
+                    .map_or(e.end, |window| window.end)
+                    .map_or(u64::MAX, Instant::ms);
+                let preference = if until.ms() <= end {
+                    (0, end, Reverse(0))
+                } else {
+                    (1, 0, Reverse(end))
+                };
+                let mut add =
+                    |section: u32, tier: u32, distance: u32, owner: Option<Label>, pool| {
+                        rows.push((
+                            (section, tier, distance, owner, preference, id.clone()),
+                            pool,
+                            until,
+                        ));
+                    };
+                let owner = Some(budget.owner.clone());
+                match relation {
+                    Some((0, _)) => add(u32::from(!here), 0, 0, owner, Pool::Own),
+                    Some((tier @ (1 | 2), d)) => {
+                        add(u32::from(!here), u32::from(tier), d, owner, Pool::Family);
+                    }
+                    Some(_) => add(2 + u32::from(!here), 0, 0, owner, Pool::Family),
+                    None => {}
+                }
+                let sponsor = request
+                    .borrowing
+                    .sponsors
+                    .iter()
+                    .position(|s| *s == budget.owner);
+                let is_lender = match relation {
+                    None => true,
+                    Some((0, _)) => false,
+                    Some(_) => e.sharing == Sharing::None,
+                };
+                if let Some(number) = sponsor.filter(|_| is_lender) {
+                    add(
+                        4,
+                        u32::try_from(number).unwrap(),
+                        u32::from(!here),
+                        None,
+                        Pool::Lent,
+                    );
+                }
+            }
+        }
+        rows.sort_by(|one, other| one.0.cmp(&other.0));
+        let rows = rows
+            .into_iter()
+            .map(|(key, pool, until)| (key.5, pool, until))
+            .collect();
+        self.walk(now, request, rows)
+    }
+
+    fn walk(
+        &self,
+        now: Instant,
+        request: &Request,
+        rows: Vec<(EnvelopeId, Pool, Instant)>,
+    ) -> Result<Vec<ClaimLine>, (Reason, u64)> {
+        let mut takes: Vec<ClaimLine> = Vec::new();
+        let mut left = request.groups[0].gpus;
+        let (mut first, mut borrow, mut acl, mut outside, mut paused) =
+            (None, false, false, false, false);
+        for (envelope, pool, mut until) in rows {
+            if left == 0 {
+                break;
+            }
+            let (budget, e) = self.spec(&envelope).unwrap();
+            if pool == Pool::Family && e.sharing == Sharing::None
+                || pool == Pool::Lent && !request.borrowing.allow
+            {
+                continue;
+            }
+            if pool == Pool::Lent && !e.lends_to(&request.owner) {
+                acl = true;
+                continue;
+            }
+            let window = self.window(&MeterId::Envelope(envelope.clone()));
+            if !window.is_some_and(|window| window.is_open(now)) {
+                outside = true;
+                continue;
+            }
+            if budget.paused {
+                paused = true;
+                continue;
+            }
+            let mine = request
+                .work
+                .as_ref()
+                .and_then(|work| self.find(work, &envelope, pool));
+            let mine = mine.map(|claim| &self.claims[claim]);
+            if mine.is_some_and(|claim| claim.overruns) {
+                first = first.or(Some(Reason::IntegralCapExceeded));
+                continue;
+            }
+            until = mine.map_or(until, |claim| claim.until);
+            let (room, reason) = self.room(now, request, &envelope, pool, until, &takes);
+            let gpus = room.min(left);
+            left -= gpus;
+            if 0 < left {
+                borrow |= reason == Reason::BorrowLimitExceeded;
+                first = first.or(Some(reason));
+            }
+            if 0 < gpus {
+                takes.push(ClaimLine {
+                    envelope,
+                    pool,
+                    gpus,
+                    until,
+                });
+            }
+        }
+        if left == 0 {
+            return Ok(takes);
+        }
+        let reason = match first {
+            _ if borrow => Reason::BorrowLimitExceeded,
+            _ if acl => Reason::AclDenied,
+            Some(first) => first,
+            None if outside => Reason::OutsideWindow,
+            None if paused => Reason::BudgetPaused,
+            None => Reason::NoEnvelope,
+        };
+        Err((reason, left))
+    }
+
+    /// D2: the smallest room of the meters, with what the takes before it left.
+    fn room(
+        &self,
+        now: Instant,
+        request: &Request,
+        envelope: &EnvelopeId,
+        pool: Pool,
+        until: Instant,
+        takes: &[ClaimLine],
+    ) -> (u64, Reason) {
+        let mut best = (u64::MAX, Reason::NoEnvelope);
+        let mut meters: Vec<MeterId> = self.charged(envelope, pool).into_iter().collect();
+        // Envelope, caps by name, lending pool.
+        meters.sort_by_key(|meter| {
+            (
+                matches!(meter, MeterId::Lending(_)),
+                matches!(meter, MeterId::Cap(_)),
+                meter.clone(),
+            )
+        });
+        for meter in meters {
+            let end = self.window(&meter).and_then(|window| window.end);
+            let clip = |until: Instant| end.map_or(until, |end| end.min(until)).since(now).ms();
+            let on = || {
+                takes
+                    .iter()
+                    .filter(|t| self.charged(&t.envelope, t.pool).contains(&meter))
+            };
+            let is_cap = matches!(meter, MeterId::Cap(_));
+            let (gpus, time) = self.limits(&meter);
+            if let Some(limit) = gpus {
+                let used = self.gpus(&meter) + on().map(|t| t.gpus).sum::<u64>();
+                let reason = if is_cap {
+                    Reason::AggregateCapExceeded
+                } else {
+                    Reason::ConcurrencyCapExceeded
+                };
+                if limit.saturating_sub(used) < best.0 {
+                    best = (limit.saturating_sub(used), reason);
+                }
+            }
+            if let Some(limit) = time {
+                let taken: u128 = on()
+                    .map(|t| u128::from(t.gpus) * u128::from(clip(t.until)))
+                    .sum();
+                let committed = self.committed(&meter, now) + taken;
+                let reason = if is_cap {
+                    Reason::AggregateCapExceeded
+                } else {
+                    Reason::IntegralCapExceeded
+                };
+                let room = match (u128::from(limit).checked_sub(committed), clip(until)) {
+                    (None, _) => 0,
+                    (Some(_), 0) => 0,
+                    (Some(left), length) => u64::try_from(left / u128::from(length)).unwrap(),
+                };
+                if room < best.0 {
+                    best = (room, reason);
+                }
+            }
+        }
+        if let Some(max) = request.borrowing.gpus_max.filter(|_| pool == Pool::Lent) {
+            let is_mine = |claim: &&Claim| {
+                request.work.as_ref() == Some(&claim.work) && claim.pool == Pool::Lent
+            };
+            let lent: u64 = self
+                .claims
+                .iter()
+                .filter(is_mine)
+                .map(|claim| claim.gpus)
+                .sum();
+            let lent = lent
+                + takes
+                    .iter()
+                    .filter(|t| t.pool == Pool::Lent)
+                    .map(|t| t.gpus)
+                    .sum::<u64>();
+            if max.saturating_sub(lent) < best.0 {
+                best = (max.saturating_sub(lent), Reason::BorrowLimitExceeded);
+            }
+        }
+        best
+    }
+
+    /// Claims whose meter depletes: t + ⌊(L − committed)/Σ w overrunning⌋, the earliest of all meters.
+    pub(crate) fn depletion(&self, now: Instant) -> Option<Instant> {
+        let meters: BTreeSet<MeterId> = self
+            .claims
+            .iter()
+            .flat_map(|c| self.charged(&c.envelope, c.pool))
+            .collect();
+        let instants = meters.iter().filter_map(|meter| {
+            let limit = self.limits(meter).1?;
+            let width: u64 = self.on(meter).filter(|c| c.overruns).map(|c| c.gpus).sum();
+            let left = u128::from(limit).saturating_sub(self.committed(meter, now));
+            let length = left.checked_div(u128::from(width))?;
+            let at = now.after(Millis::from_ms(u64::try_from(length).unwrap()));
+            let end = self.window(meter)?.end;
+            end.is_none_or(|end| at < end).then_some(at)
+        });
+        instants.min()
+    }
+
+    /// The earliest promise end that needs a decision.
+    pub(crate) fn promise_end(&self) -> Option<Instant> {
+        let timed = self.claims.iter().filter(|claim| self.is_timed(claim));
+        timed.map(|claim| claim.until).min()
+    }
+
+    fn is_timed(&self, claim: &Claim) -> bool {
+        let meters = self.charged(&claim.envelope, claim.pool);
+        let is_metered = meters
+            .iter()
+            .any(|m| self.limits(m).1.is_some() && self.window(m).is_some());
+        !claim.overruns && (claim.pool != Pool::Own || is_metered)
+    }
+
+    /// B4, on the state before the demotions.
+    pub(crate) fn refit(
+        &mut self,
+        now: Instant,
+        meters: &BTreeSet<MeterId>,
+        pods: &BTreeMap<Work, u64>,
+    ) -> Vec<(Work, EnvelopeId, Pool, u64)> {
+        self.cut_all(now);
+        let is_hit = |claim: &Claim, all: &Self| {
+            !all.charged(&claim.envelope, claim.pool).is_disjoint(meters)
+        };
+        let (mut off, on): (Vec<Claim>, Vec<Claim>) = std::mem::take(&mut self.claims)
+            .into_iter()
+            .partition(|c| is_hit(c, self));
+        self.claims = on;
+        off.sort_by_key(|claim| (claim.pool.keep(), claim.number));
+        let mut demoted = Vec::new();
+        for claim in off {
+            let mut stays = claim.gpus;
+            let step = pods.get(&claim.work).copied().unwrap_or(claim.gpus);
+            while 0 < stays && !self.fits(now, &claim, stays) {
+                stays = stays.saturating_sub(step);
+            }
+            if stays < claim.gpus {
+                demoted.push((
+                    claim.work.clone(),
+                    claim.envelope.clone(),
+                    claim.pool,
+                    claim.gpus - stays,
+                ));
+            }
+            if 0 < stays {
+                self.claims.push(Claim {
+                    gpus: stays,
+                    ..claim
+                });
+            }
+        }
+        demoted
+    }
+
+    fn fits(&self, now: Instant, claim: &Claim, gpus: u64) -> bool {
+        let own = MeterId::Envelope(claim.envelope.clone());
+        let is_open = self.spec(&claim.envelope).is_some()
+            && self.window(&own).is_some_and(|w| w.is_open(now));
+        is_open
+            && self
+                .charged(&claim.envelope, claim.pool)
+                .iter()
+                .all(|meter| {
+                    let (limit, time) = self.limits(meter);
+                    let end = self.window(meter).and_then(|window| window.end);
+                    let until = end.map_or(claim.until, |end| end.min(claim.until));
+                    let length = if claim.overruns {
+                        0
+                    } else {
+                        until.since(now).ms()
+                    };
+                    let more = u128::from(gpus) * u128::from(length);
+                    limit.is_none_or(|limit| self.gpus(meter) + gpus <= limit)
+                        && time.is_none_or(|time| {
+                            self.committed(meter, now) + more <= u128::from(time)
+                        })
+                })
+    }
+
+    /// Debited and unpaid GPU time of all claims, from the lists alone.
+    pub(crate) fn total(&self, now: Instant) -> u128 {
+        let area = |from: Instant, to: Instant, gpus: u64| {
+            u128::from(gpus) * u128::from(to.since(from).ms())
+        };
+        let past: u128 = self.rectangles.iter().map(|r| area(r.1, r.2, r.3)).sum();
+        let live: u128 = self.claims.iter().map(|c| area(c.from, now, c.gpus)).sum();
+        let unpaid: u128 = self.unfunded.iter().map(|c| area(c.3, now, c.1)).sum();
+        past + live + unpaid + self.unpaid
+    }
+}

@@ -1,0 +1,378 @@
+//! Random worlds against the naive implementation.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bursar_budget::accounts::HORIZON_DEFAULT;
+use bursar_budget::cover::{Borrowing, Request};
+use bursar_budget::spec::{Renew, Sharing};
+use bursar_budget::{Budget, Kind, MeterId, Work};
+use bursar_units::{Instant, Millis};
+use proptest::prelude::*;
+
+use crate::naive::Naive;
+use crate::world::*;
+
+const OWNERS: [&str; 6] = ["org", "a", "b", "a1", "a2", "lab"];
+const PARENTS: [&[&str]; 6] = [&[], &["org"], &["org"], &["a"], &["a", "b"], &[]];
+
+#[derive(Clone, Debug)]
+enum Op {
+    Start {
+        owner: usize,
+        gpus: u64,
+        hours: u64,
+        pod: Option<u64>,
+        ask: u64,
+    },
+    Close {
+        run: usize,
+        gpus: u64,
+    },
+    Set {
+        owner: usize,
+        shape: u64,
+    },
+    Drop {
+        owner: usize,
+    },
+    Rotate {
+        owner: usize,
+    },
+    Advance {
+        ms: u64,
+    },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (0..6_usize, 1..9_u64, 0..4_u64, prop::option::of(1..4_u64), any::<u64>())
+            .prop_map(|(owner, gpus, hours, pod, ask)| Op::Start { owner, gpus, hours, pod, ask }),
+        2 => (0..20_usize, 1..9_u64).prop_map(|(run, gpus)| Op::Close { run, gpus }),
+        2 => (0..6_usize, any::<u64>()).prop_map(|(owner, shape)| Op::Set { owner, shape }),
+        1 => (0..6_usize).prop_map(|owner| Op::Drop { owner }),
+        1 => (0..6_usize).prop_map(|owner| Op::Rotate { owner }),
+        4 => (1..3 * HOUR).prop_map(|ms| Op::Advance { ms }),
+    ]
+}
+
+/// Numbers out of one number.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        let value = self.0 % sides;
+        self.0 = (self.0 / sides)
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        value
+    }
+}
+
+/// The budget of an owner; `shape` chooses its numbers.
+fn shaped(owner: usize, shape: u64, now: Instant) -> Budget {
+    let mut dice = Dice(shape);
+    let mut list = Vec::new();
+    for name in ["x", "y"].iter().take(1 + dice.roll(2) as usize) {
+        let mut e = envelope(name, 1 + dice.roll(12));
+        e.gpu_hours_max = [None, Some(dice.roll(30))][dice.roll(2) as usize];
+        e.selector = selector(["", "us/west", "us/east"][dice.roll(3) as usize]);
+        e.sharing = [Sharing::Family, Sharing::Family, Sharing::None][dice.roll(3) as usize];
+        if dice.roll(3) == 0 {
+            e.end = Some(now.after(Millis::from_ms(1 + dice.roll(6 * HOUR))));
+            e.renew = [None, Some(Renew::Day)][dice.roll(2) as usize];
+        }
+        if dice.roll(2) == 0 {
+            e.lending = lends(
+                &[["a*", "*", "lab"][dice.roll(3) as usize]],
+                Some(1 + dice.roll(6)),
+            );
+        }
+        if dice.roll(2) == 0 {
+            e.admission_horizon = Some(Millis::from_ms(60_000 * (1 + dice.roll(50))));
+        }
+        list.push(e);
+    }
+    let mut budget = budget(OWNERS[owner], OWNERS[owner], PARENTS[owner], list);
+    budget.paused = dice.roll(8) == 0;
+    if owner <= 1 {
+        let mut all = cap(
+            "all",
+            &["org/b/x", "a/b/x", "a1/b/x"],
+            [None, Some(3 + dice.roll(15))][dice.roll(2) as usize],
+        );
+        all.gpu_hours_max = [None, Some(dice.roll(40))][dice.roll(2) as usize];
+        budget.aggregate_caps = vec![all];
+    }
+    budget
+}
+
+fn asked(owner: usize, gpus: u64, hours: u64, ask: u64, now: Instant) -> Request {
+    let mut dice = Dice(ask);
+    let mut request = request(OWNERS[owner], gpus);
+    request.duration = (0 < hours).then(|| Millis::from_ms(hours * HOUR / 2));
+    request.groups[0].place = place(["us/west", "us/east"][dice.roll(2) as usize]);
+    request.hard_end =
+        (dice.roll(4) == 0).then(|| now.after(Millis::from_ms(1 + dice.roll(4 * HOUR))));
+    request.borrowing = Borrowing {
+        allow: dice.roll(4) != 0,
+        gpus_max: (dice.roll(2) == 0).then(|| dice.roll(6)),
+        sponsors: [vec![], vec![label("lab")], vec![label("b"), label("lab")]]
+            [dice.roll(3) as usize]
+            .clone(),
+    };
+    request
+}
+
+/// Everything that both implementations say about the present state.
+fn compare(world: &World) {
+    let (now, naive) = (world.now, Naive::new(&world.events));
+    for budget in world.accounts.budgets() {
+        for view in world.accounts.meters(now, &budget.id()) {
+            let meter = &view.meter;
+            assert_eq!(view.gpus_used, naive.gpus(meter), "GPUs of {meter}");
+            assert_eq!(
+                u128::from(view.accrued_gpu_ms),
+                naive.accrued(meter, now),
+                "accrued of {meter}"
+            );
+            assert_eq!(
+                u128::from(view.committed_gpu_ms),
+                naive.committed(meter, now),
+                "committed of {meter}"
+            );
+            assert_eq!(view.window, naive.window(meter), "window of {meter}");
+            assert_eq!((view.gpus_limit, view.limit_gpu_ms), naive.limits(meter));
+            let used = view.gpus_limit.is_none_or(|limit| view.gpus_used <= limit);
+            let within = view
+                .limit_gpu_ms
+                .is_none_or(|limit| view.gpus_used == 0 || view.committed_gpu_ms <= limit);
+            assert!(used && within, "{meter} is over its limit: {view:?}");
+        }
+    }
+    for (number, owner) in OWNERS.iter().enumerate() {
+        let request = asked(number, 7, number as u64 % 3, now.ms() + number as u64, now);
+        let plan = world.accounts.plan(now, &request);
+        let expected = naive.plan(now, &request, HORIZON_DEFAULT);
+        let plan = plan.map(|plan| plan.lines).map_err(|f| (f.reason, f.short));
+        assert_eq!(plan, expected, "plan of {owner}");
+        let trace = world.accounts.trace(now, &request).outcome;
+        assert_eq!(
+            trace
+                .map(|plan| plan.lines)
+                .map_err(|f| (f.reason, f.short)),
+            expected
+        );
+    }
+    let funded: u64 = naive.claims.iter().map(|claim| claim.gpus).sum();
+    let unfunded: u64 = naive.unfunded.iter().map(|claim| claim.1).sum();
+    let counted: u64 = world
+        .order
+        .iter()
+        .map(|work| world.accounts.gpus(work))
+        .sum();
+    assert_eq!(counted, funded + unfunded);
+    let usage: u128 = world
+        .accounts
+        .usage(now)
+        .map(|row| u128::from(row.gpu_ms))
+        .sum();
+    let debits = world
+        .order
+        .iter()
+        .flat_map(|work| world.accounts.debits(now, &work.run));
+    let debits: u128 = debits.map(|debit| u128::from(debit.gpu_ms)).sum();
+    assert_eq!(
+        (usage, debits),
+        (naive.total(now), naive.total(now)),
+        "conservation"
+    );
+    world.accounts.check(now).unwrap();
+}
+
+/// The deadlines of both implementations agree.
+fn compare_deadlines(world: &World) {
+    let naive = Naive::new(&world.events);
+    let next = |kind| world.accounts.next_deadline_of(kind);
+    assert_eq!(next(Kind::PromiseEnd), naive.promise_end());
+    assert_eq!(next(Kind::Depletion), naive.depletion(world.now));
+}
+
+fn play(world: &mut World, op: &Op, mut each: impl FnMut(&mut World)) {
+    match op {
+        Op::Start {
+            owner,
+            gpus,
+            hours,
+            pod,
+            ask,
+        } => {
+            let request = asked(*owner, *gpus, *hours, *ask, world.now);
+            let naive = Naive::new(&world.events);
+            let before = naive.plan(world.now, &request, HORIZON_DEFAULT);
+            let name = format!("run-{}", world.order.len());
+            let plan = world.start(&name, request, *pod);
+            if let Ok(plan) = plan {
+                assert_eq!(
+                    before.is_ok(),
+                    plan.recalled.is_empty(),
+                    "a recall only after a failure"
+                );
+            }
+        }
+        Op::Close { run, gpus } => {
+            if let Some(work) = world.order.get(*run).cloned() {
+                let gpus = (*gpus).min(world.accounts.gpus(&work));
+                if 0 < gpus {
+                    world.close(work.run.as_str(), gpus);
+                }
+            }
+        }
+        Op::Set { owner, shape } => {
+            let budget = shaped(*owner, *shape, world.now);
+            check_refit(world, &budget);
+            world.set(&budget);
+        }
+        Op::Drop { owner } => world.remove(&shaped(*owner, 0, world.now).id()),
+        Op::Rotate { owner } => world.rotate(
+            &shaped(*owner, 0, world.now)
+                .id()
+                .envelope(&envelope("x", 1).name),
+        ),
+        Op::Advance { ms } => {
+            world.advance(world.now.after(Millis::from_ms(*ms)));
+        }
+    }
+    each(world);
+}
+
+/// The refit of an edit demotes the claims that the naive one demotes.
+fn check_refit(world: &World, budget: &Budget) {
+    let mut copy = world.clone();
+    let edit = copy.accounts.edit(copy.now, budget);
+    copy.events.push((copy.now, Event::Set(budget.clone())));
+    copy.accounts.set_budget(copy.now, budget);
+    for closed in &edit.closed {
+        copy.events.push((copy.now, Event::Closed(closed.clone())));
+        copy.accounts.close_epoch(copy.now, closed);
+    }
+    let pods: BTreeMap<Work, u64> = copy
+        .runs
+        .iter()
+        .filter_map(|(work, run)| Some((work.clone(), run.terms.pod_gpus?)))
+        .collect();
+    let demoted = copy.accounts.refit(copy.now, &edit.refit).list;
+    let demoted: Vec<_> = demoted
+        .into_iter()
+        .map(|d| (d.work, d.line.envelope, d.line.pool, d.line.gpus))
+        .collect();
+    let meters: BTreeSet<MeterId> = edit.refit;
+    assert_eq!(
+        demoted,
+        Naive::new(&copy.events).refit(copy.now, &meters, &pods)
+    );
+}
+
+fn world() -> World {
+    let mut world = World::new(
+        &(0..6)
+            .map(|owner| shaped(owner, owner as u64 * 7_919, at(0)))
+            .collect::<Vec<_>>(),
+    );
+    world.advance(at(HOUR));
+    world
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn the_accounts_say_what_the_naive_implementation_says(ops in prop::collection::vec(op(), 1..24)) {
+        let mut world = world();
+        for op in &ops {
+            play(&mut world, op, |world| {
+                compare(world);
+                compare_deadlines(world);
+            });
+        }
+    }
+
+    #[test]
+    fn late_ticks_and_crashes_change_no_money(ops in prop::collection::vec(op(), 1..24)) {
+        let mut prompt = world();
+        let mut late = [world(), world(), world()];
+        for op in &ops {
+            play(&mut prompt, op, |_| {});
+            for (world, late_ms) in late.iter_mut().zip([1, 6_000, 2 * HOUR]) {
+                if let Op::Advance { ms } = op {
+                    let end = world.now.after(Millis::from_ms(*ms));
+                    while let Some((due, _)) = world.accounts.next_deadline() && due.after(Millis::from_ms(late_ms)) < end {
+                        world.advance(due.after(Millis::from_ms(late_ms)));
+                        world.crash();
+                    }
+                    world.advance(end);
+                } else {
+                    play(world, op, |_| {});
+                }
+                world.crash();
+            }
+        }
+        for world in &late {
+            prop_assert_eq!(&world.log, &prompt.log);
+        }
+    }
+
+    #[test]
+    fn the_order_of_declaration_changes_nothing(shapes in prop::collection::vec(any::<u64>(), 6), ask in any::<u64>()) {
+        let budgets: Vec<Budget> = (0..6).map(|owner| shaped(owner, shapes[owner], at(0))).collect();
+        let forth = World::new(&budgets);
+        let back = World::new(&budgets.into_iter().rev().collect::<Vec<_>>());
+        for owner in 0..6 {
+            let request = asked(owner, 9, 1, ask, at(0));
+            prop_assert_eq!(forth.accounts.trace(at(0), &request), back.accounts.trace(at(0), &request));
+        }
+    }
+
+    #[test]
+    fn the_recall_is_the_smallest(ops in prop::collection::vec(op(), 1..16), owner in 0..6_usize, ask in any::<u64>()) {
+        let mut world = world();
+        ops.iter().for_each(|op| play(&mut world, op, |_| {}));
+        let request = asked(owner, 5, 1, ask, world.now);
+        if let Ok(plan) = world.accounts.plan_recalling(world.now, &request) {
+            let mut copy = world.clone();
+            for demotion in &plan.recalled {
+                prop_assert!(copy.accounts.plan(copy.now, &request).is_err(), "fewer would do");
+                let line = demotion.line.clone();
+                copy.accounts.demote(copy.now, &demotion.work, demotion.cause, &[line]);
+            }
+            let after = copy.accounts.plan(copy.now, &request).unwrap();
+            prop_assert_eq!(after.lines, plan.lines);
+        }
+    }
+
+    #[test]
+    fn greedy_is_best_for_nested_and_disjoint_caps(
+        gpus in prop::collection::vec(1_u64..5, 4), caps in prop::collection::vec(1_u64..9, 3), nested in any::<bool>(),
+    ) {
+        let names = ["w", "x", "y", "z"];
+        let list = names.iter().zip(&gpus).map(|(name, gpus)| envelope(name, *gpus)).collect();
+        let mut only = budget("a", "a", &[], list);
+        let sets: [&[usize]; 3] = if nested { [&[0, 1], &[0, 1, 2], &[0, 1, 2, 3]] } else { [&[0, 1], &[2, 3], &[0, 1, 2, 3]] };
+        for (number, (set, limit)) in sets.iter().zip(&caps).enumerate() {
+            let members: Vec<String> = set.iter().map(|e| format!("a/b/{}", names[*e])).collect();
+            let members: Vec<&str> = members.iter().map(String::as_str).collect();
+            only.aggregate_caps.push(cap(&format!("c{number}"), &members, Some(*limit)));
+        }
+        let world = World::new(&[only]);
+        let mut best = 0;
+        for choice in 0..625_u64 {
+            let takes = [choice % 5, choice / 5 % 5, choice / 25 % 5, choice / 125];
+            let fits = takes.iter().zip(&gpus).all(|(take, limit)| take <= limit)
+                && sets.iter().zip(&caps).all(|(set, limit)| set.iter().map(|e| takes[*e]).sum::<u64>() <= *limit);
+            if fits {
+                best = best.max(takes.iter().sum());
+            }
+        }
+        let found = world.accounts.plan(at(0), &request("a", 100)).unwrap_err().found;
+        prop_assert_eq!(found, best);
+    }
+}

@@ -1,0 +1,257 @@
+//! Rules by their letter.
+
+use bursar_budget::accounts::ConditionKind;
+use bursar_budget::cover::{Reason, RowState};
+use bursar_budget::spec::{OnExhaustion, Sharing};
+use bursar_budget::{MeterId, Renew};
+use bursar_units::{INTEGER_MAX, Millis};
+
+use crate::world::*;
+
+#[test]
+fn a1_closing_gpus_leave_unfunded_claims_first_then_the_newest_funded() {
+    let mut small = envelope("x", 4);
+    small.end = Some(at(2 * HOUR));
+    let mut world = World::new(&[budget("a", "a", &[], vec![small, envelope("y", 3)])]);
+    let mut asked = request("a", 6);
+    asked.duration = Some(Millis::from_hours(1));
+    world.start("A", asked, None).unwrap();
+    world.advance(at(2 * HOUR));
+    assert_eq!(world.accounts.unfunded(&work("A"))[0].gpus, 4);
+    world.close("A", 5);
+    assert!(world.accounts.unfunded(&work("A")).is_empty());
+    assert_eq!(world.accounts.claims(&work("A"))[0].gpus, 1);
+    world.close("A", 1);
+    assert_eq!(world.accounts.gpus(&work("A")), 0);
+    world.accounts.check(world.now).unwrap();
+}
+
+#[test]
+fn b2_an_acl_that_ends_demotes_a_loan_at_its_promise_end_only() {
+    let mut pool = envelope("x", 8);
+    pool.lending = lends(&["a"], None);
+    let mut world = World::new(&[budget("lab", "lab", &[], vec![pool.clone()])]);
+    let mut asked = request("a", 2);
+    asked.borrowing.allow = true;
+    asked.borrowing.sponsors = vec![label("lab")];
+    world.start("A", asked.clone(), None).unwrap();
+    world.advance(at(HOUR / 2));
+    pool.lending = lends(&["b"], None);
+    world.set(&budget("lab", "lab", &[], vec![pool]));
+    let denied = world.accounts.plan(world.now, &asked).unwrap_err();
+    assert_eq!(denied.reason, Reason::AclDenied);
+    assert_eq!(denied.denied, [envelope_id("lab/b/x")]);
+    let conditions = world
+        .accounts
+        .conditions(world.now, &world.budget_id("lab"));
+    let unused = conditions
+        .iter()
+        .find(|c| c.kind == ConditionKind::UnusedLending)
+        .unwrap();
+    assert_eq!(
+        unused.about.len(),
+        2,
+        "a pattern without an owner, and a loan: {unused:?}"
+    );
+    world.advance(at(2 * HOUR));
+    let expected = [
+        "0 take A x 2 until 3600000",
+        "3600000 demoted A x 2 promise-end",
+    ];
+    assert_eq!(world.money(), expected);
+}
+
+#[test]
+fn b2_a_hold_encumbers_and_accrues_nothing() {
+    let mut e = envelope("x", 8);
+    e.gpu_hours_max = Some(10);
+    let mut world = World::new(&[budget("a", "a", &[], vec![e])]);
+    let terms = bursar_budget::Terms {
+        owner: label("a"),
+        pod_gpus: None,
+        hard_end: None,
+    };
+    let plan = world.accounts.plan(at(0), &request("a", 6)).unwrap();
+    world.accounts.hold(
+        at(0),
+        &work("A"),
+        &terms,
+        Millis::from_hours(1),
+        &plan.takes,
+    );
+    world.advance(at(HOUR));
+    let view = world.accounts.meter(world.now, &meter("a/b/x")).unwrap();
+    assert_eq!(
+        (view.gpus_used, view.accrued_gpu_ms, view.committed_gpu_ms),
+        (6, 0, 6 * HOUR)
+    );
+    let failure = world
+        .accounts
+        .plan(world.now, &request("a", 3))
+        .unwrap_err();
+    assert_eq!(
+        (failure.reason, failure.found),
+        (Reason::ConcurrencyCapExceeded, 2)
+    );
+    world.crash();
+    world.accounts.drop_hold(world.now, &work("A"));
+    let view = world.accounts.meter(world.now, &meter("a/b/x")).unwrap();
+    assert_eq!((view.gpus_used, view.committed_gpu_ms), (0, 0));
+}
+
+#[test]
+fn b2_on_exhaustion_end_is_told_at_depletion_only() {
+    let mut e = envelope("x", 8);
+    (e.gpu_hours_max, e.on_exhaustion) = (Some(8), OnExhaustion::End);
+    let mut world = World::new(&[budget("a", "a", &[], vec![e])]);
+    world.start("A", request("a", 8), None).unwrap();
+    world.advance(at(HOUR - 1));
+    assert!(world.accounts.depletions(at(HOUR)).list.is_empty());
+    let claim = world.accounts.promise_ends(at(HOUR)).remove(0);
+    let line = match world.accounts.promise_end(at(HOUR), &claim) {
+        Some(bursar_budget::accounts::PromiseEnd::Overruns { line, exhausted }) => {
+            assert_eq!(exhausted.len(), 1);
+            line
+        }
+        other => panic!("{other:?}"),
+    };
+    world.fund(
+        at(HOUR),
+        &claim.work,
+        bursar_budget::Funded::Overrun,
+        None,
+        &[line],
+    );
+    let demotions = world.accounts.depletions(at(HOUR));
+    assert!(demotions.list[0].ends);
+    assert_eq!(world.accounts.exhausted(&demotions.exhausted).len(), 1);
+}
+
+#[test]
+fn b3_an_epoch_is_kept_by_an_overlapping_window_and_closed_by_a_disjoint_one() {
+    let mut e = envelope("x", 8);
+    (e.end, e.renew) = (Some(at(24 * HOUR)), Some(Renew::Day));
+    let mut world = World::new(&[budget("a", "a", &[], vec![e.clone()])]);
+    world.start("A", request("a", 1), None).unwrap();
+    world.advance(at(2 * HOUR));
+    e.end = Some(at(30 * HOUR));
+    world.set(&budget("a", "a", &[], vec![e.clone()]));
+    assert_eq!(
+        world
+            .accounts
+            .meter(world.now, &meter("a/b/x"))
+            .unwrap()
+            .accrued_gpu_ms,
+        2 * HOUR
+    );
+    (e.start, e.end) = (Some(at(40 * HOUR)), Some(at(41 * HOUR)));
+    world.set(&budget("a", "a", &[], vec![e.clone()]));
+    let view = world.accounts.meter(world.now, &meter("a/b/x")).unwrap();
+    assert_eq!(
+        (view.epoch, view.accrued_gpu_ms, view.closed[0].accrued),
+        (1, 0, 2 * HOUR)
+    );
+    assert_eq!(
+        world.accounts.unfunded(&work("A"))[0].gpus,
+        1,
+        "nobody is killed"
+    );
+    let outside = world
+        .accounts
+        .plan(world.now, &request("a", 1))
+        .unwrap_err();
+    assert_eq!(outside.reason, Reason::OutsideWindow);
+    world.advance(at(40 * HOUR));
+    assert_eq!(
+        world.money().last().unwrap(),
+        &"144000000 refund A x 1 until 147600000"
+    );
+    world.advance(at(40 * HOUR + HOUR / 2));
+    world.rotate(&envelope_id("a/b/x"));
+    let view = world.accounts.meter(world.now, &meter("a/b/x")).unwrap();
+    assert_eq!((view.epoch, view.closed[1].accrued), (2, HOUR / 2));
+    assert_eq!(view.window.unwrap().end, Some(at(41 * HOUR)));
+    world.remove(&world.budget_id("a"));
+    world.set(&budget("a", "a", &[], vec![e]));
+    assert_eq!(
+        world
+            .accounts
+            .meter(world.now, &meter("a/b/x"))
+            .unwrap()
+            .epoch,
+        2,
+        "a meter resumes"
+    );
+    world.accounts.check(world.now).unwrap();
+}
+
+#[test]
+fn d4_a_relative_named_as_sponsor_lends_its_unshared_envelopes() {
+    let mut closed = envelope("x", 4);
+    (closed.sharing, closed.lending) = (Sharing::None, lends(&["a"], None));
+    let list = vec![closed, envelope("y", 2)];
+    let world = World::new(&[
+        budget("a", "a", &["o"], vec![envelope("x", 1)]),
+        budget("b", "b", &["o"], list),
+    ]);
+    let mut asked = request("a", 7);
+    asked.borrowing.allow = true;
+    asked.borrowing.sponsors = vec![label("a"), label("b"), label("b")];
+    let trace = world.accounts.trace(at(0), &asked);
+    let rows: Vec<_> = trace
+        .rows
+        .iter()
+        .map(|row| (row.envelope.as_str(), row.state, row.gpus))
+        .collect();
+    let expected = [
+        ("a/b/x", RowState::Open, 1),
+        ("b/b/x", RowState::SharingOff, 0),
+        ("b/b/y", RowState::Open, 2),
+        ("b/b/x", RowState::Open, 4),
+    ];
+    assert_eq!(rows, expected);
+    asked.groups[0].gpus = 8;
+    assert!(world.accounts.could_ever_cover(at(0), &asked).is_err());
+    asked.groups[0].gpus = 7;
+    assert!(world.accounts.could_ever_cover(at(0), &asked).is_ok());
+}
+
+#[test]
+fn near_limits_are_announced_once_and_again_after_five_points() {
+    let mut world = World::new(&[budget("a", "a", &[], vec![envelope("x", 100)])]);
+    world.start("A", request("a", 85), None).unwrap();
+    world.advance(at(1));
+    for gpus in [4, 1, 5] {
+        world.close("A", gpus);
+        world
+            .start(&format!("B{gpus}"), request("a", gpus), None)
+            .unwrap();
+        world.advance(at(world.now.ms() + 1));
+    }
+    let near = world
+        .log
+        .iter()
+        .filter(|line| line.contains(" near "))
+        .count();
+    assert_eq!(near, 2, "{:?}", world.log);
+}
+
+#[test]
+fn numbers_of_a_million_gpus_do_not_overflow() {
+    let mut e = envelope("x", 1_000_000);
+    e.gpu_hours_max = Some(bursar_budget::spec::GPU_HOURS_MAX);
+    let mut world = World::new(&[budget("a", "a", &[], vec![e])]);
+    let mut asked = request("a", 1_000_000);
+    asked.duration = Some(Millis::from_ms(INTEGER_MAX));
+    let failure = world.accounts.plan(at(0), &asked).unwrap_err();
+    assert_eq!(failure.reason, Reason::IntegralCapExceeded);
+    world.start("A", request("a", 1_000_000), None).unwrap();
+    world.advance(at(100_000 * HOUR));
+    let view = world
+        .accounts
+        .meter(world.now, &MeterId::Envelope(envelope_id("a/b/x")))
+        .unwrap();
+    assert!(view.accrued_gpu_ms <= INTEGER_MAX && 0 < view.accrued_gpu_ms);
+    assert_eq!(world.accounts.unfunded(&work("A"))[0].gpus, 1_000_000);
+    world.accounts.check(world.now).unwrap();
+}

@@ -1,0 +1,402 @@
+//! A small plane: it carries out the decisions of the accounts and writes each event down.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bursar_budget::accounts::{Demotions, PromiseEnd};
+use bursar_budget::cover::{Borrowing, Failure, Group, Plan, Request};
+use bursar_budget::{
+    Accounts, AggregateCap, Budget, BudgetId, ClaimLine, Demotion, Envelope, EnvelopeId,
+    EpochClosed, Funded, Kind, Lending, MeterId, Pattern, Place, Selector, Take, Terms, Work,
+};
+use bursar_units::{Instant, Label, Millis, ObjectName};
+
+pub(crate) const HOUR: u64 = 3_600_000;
+
+pub(crate) fn at(ms: u64) -> Instant {
+    Instant::from_ms(ms)
+}
+
+pub(crate) fn label(text: &str) -> Label {
+    Label::new(text).unwrap()
+}
+
+pub(crate) fn envelope_id(text: &str) -> EnvelopeId {
+    EnvelopeId::new(text).unwrap()
+}
+
+pub(crate) fn meter(text: &str) -> MeterId {
+    MeterId::new(text).unwrap()
+}
+
+/// A place `region/cluster`, in domain `d`.
+pub(crate) fn place(text: &str) -> Place {
+    let mut parts = text.split('/').map(label);
+    Place {
+        region: parts.next().unwrap(),
+        cluster: parts.next().unwrap(),
+        domain: label("d"),
+    }
+}
+
+pub(crate) fn selector(text: &str) -> Selector {
+    let mut parts = text.split('/').filter(|part| !part.is_empty()).map(label);
+    Selector {
+        region: parts.next(),
+        cluster: parts.next(),
+        domain: parts.next(),
+    }
+}
+
+pub(crate) fn envelope(name: &str, gpus: u64) -> Envelope {
+    Envelope {
+        name: ObjectName::new(name).unwrap(),
+        flavor: label("h100"),
+        selector: Selector::default(),
+        concurrency: gpus,
+        gpu_hours_max: None,
+        start: None,
+        end: None,
+        renew: None,
+        sharing: bursar_budget::spec::Sharing::Family,
+        lending: None,
+        on_exhaustion: bursar_budget::spec::OnExhaustion::Demote,
+        admission_horizon: None,
+    }
+}
+
+pub(crate) fn lends(to: &[&str], gpus_max: Option<u64>) -> Option<Lending> {
+    Some(Lending {
+        allow: true,
+        to: to.iter().map(|text| Pattern::new(text).unwrap()).collect(),
+        concurrency_max: gpus_max,
+        gpu_hours_max: None,
+    })
+}
+
+pub(crate) fn cap(name: &str, envelopes: &[&str], gpus: Option<u64>) -> AggregateCap {
+    AggregateCap {
+        name: ObjectName::new(name).unwrap(),
+        flavor: label("h100"),
+        envelopes: envelopes.iter().map(|text| envelope_id(text)).collect(),
+        concurrency_max: gpus,
+        gpu_hours_max: None,
+        start: None,
+        end: None,
+        renew: None,
+    }
+}
+
+/// The budget `NAME/b` of an owner.
+pub(crate) fn budget(name: &str, owner: &str, parents: &[&str], list: Vec<Envelope>) -> Budget {
+    Budget {
+        namespace: ObjectName::new(name).unwrap(),
+        name: ObjectName::new("b").unwrap(),
+        owner: label(owner),
+        parents: parents.iter().map(|text| label(text)).collect(),
+        envelopes: list,
+        aggregate_caps: Vec::new(),
+        paused: false,
+    }
+}
+
+pub(crate) fn request(owner: &str, gpus: u64) -> Request {
+    Request {
+        work: None,
+        owner: label(owner),
+        flavor: label("h100"),
+        groups: vec![Group {
+            place: place("us/west"),
+            gpus,
+        }],
+        duration: None,
+        hard_end: None,
+        borrowing: Borrowing::default(),
+    }
+}
+
+pub(crate) fn work(run: &str) -> Work {
+    Work {
+        run: label(run),
+        incarnation: 0,
+    }
+}
+
+/// Takes as `NAME GPUS`, without the name of the budget.
+pub(crate) fn shown(takes: &[Take]) -> Vec<String> {
+    let line = |take: &Take| format!("{} {}", take.envelope.name(), take.gpus);
+    takes.iter().map(line).collect()
+}
+
+#[derive(Clone)]
+pub(crate) struct Run {
+    pub(crate) request: Request,
+    pub(crate) terms: Terms,
+    /// Stated end, if the run stated a duration.
+    pub(crate) stated_end: Option<Instant>,
+}
+
+/// An event as data, for the naive implementation.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    Set(Budget),
+    Dropped(BudgetId),
+    Closed(EpochClosed),
+    Funded(Work, Funded, Option<u64>, Vec<ClaimLine>),
+    Demoted(Work, ClaimLine),
+    Shut(Work, u64),
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct World {
+    pub(crate) events: Vec<(Instant, Event)>,
+    pub(crate) accounts: Accounts,
+    pub(crate) now: Instant,
+    /// Events: `TIME TEXT`.
+    pub(crate) log: Vec<String>,
+    pub(crate) runs: BTreeMap<Work, Run>,
+    /// Work in the order of submission.
+    pub(crate) order: Vec<Work>,
+}
+
+impl World {
+    pub(crate) fn new(budgets: &[Budget]) -> Self {
+        let mut world = Self::default();
+        budgets.iter().for_each(|budget| world.set(budget));
+        world
+    }
+
+    fn write(&mut self, at: Instant, text: &str) {
+        self.log.push(format!("{} {text}", at.ms()));
+    }
+
+    pub(crate) fn set(&mut self, budget: &Budget) {
+        let edit = self.accounts.edit(self.now, budget);
+        self.events.push((self.now, Event::Set(budget.clone())));
+        self.accounts.set_budget(self.now, budget);
+        edit.closed
+            .iter()
+            .for_each(|closed| self.close_epoch(self.now, closed));
+        self.refit(self.now, &edit.refit);
+    }
+
+    fn close_epoch(&mut self, at: Instant, closed: &EpochClosed) {
+        self.write(at, &format!("closed {} {}", closed.meter, closed.accrued));
+        self.events.push((at, Event::Closed(closed.clone())));
+        self.accounts.close_epoch(at, closed);
+    }
+
+    pub(crate) fn rotate(&mut self, envelope: &EnvelopeId) {
+        let closed = self.accounts.rotate(self.now, envelope);
+        closed
+            .iter()
+            .for_each(|closed| self.close_epoch(self.now, closed));
+        let meters = closed.into_iter().map(|closed| closed.meter).collect();
+        self.refit(self.now, &meters);
+    }
+
+    pub(crate) fn remove(&mut self, id: &BudgetId) {
+        self.events.push((self.now, Event::Dropped(id.clone())));
+        let meters = self.accounts.removal(id);
+        self.accounts.drop_budget(self.now, id);
+        self.refit(self.now, &meters);
+    }
+
+    fn refit(&mut self, at: Instant, meters: &BTreeSet<MeterId>) {
+        let demotions = self.accounts.refit(at, meters);
+        self.demote(at, &demotions);
+        self.refund(at);
+    }
+
+    fn demote(&mut self, at: Instant, demotions: &Demotions) {
+        demotions
+            .list
+            .iter()
+            .for_each(|demotion| self.demote_one(at, demotion));
+    }
+
+    fn demote_one(&mut self, at: Instant, demotion: &Demotion) {
+        let line = &demotion.line;
+        let (run, cause) = (&demotion.work.run, demotion.cause);
+        let text = format!(
+            "demoted {run} {} {} {cause}",
+            line.envelope.name(),
+            line.gpus
+        );
+        self.write(at, &text);
+        let event = Event::Demoted(demotion.work.clone(), line.clone());
+        self.events.push((at, event));
+        let lines = std::slice::from_ref(line);
+        self.accounts.demote(at, &demotion.work, cause, lines);
+    }
+
+    pub(crate) fn fund(
+        &mut self,
+        at: Instant,
+        work: &Work,
+        cause: Funded,
+        of: Option<u64>,
+        lines: &[ClaimLine],
+    ) {
+        let terms = self.runs[work].terms.clone();
+        for line in lines {
+            let (name, until) = (line.envelope.name(), line.until.ms());
+            self.write(
+                at,
+                &format!("{cause} {} {name} {} until {until}", work.run, line.gpus),
+            );
+        }
+        let event = Event::Funded(work.clone(), cause, of, lines.to_vec());
+        self.events.push((at, event));
+        self.accounts.fund(at, work, &terms, cause, of, lines);
+    }
+
+    /// Starts a run if it is covered, with recall.
+    pub(crate) fn start(
+        &mut self,
+        run: &str,
+        request: Request,
+        pod_gpus: Option<u64>,
+    ) -> Result<Plan, Failure> {
+        let work = work(run);
+        let plan = self.accounts.plan_recalling(self.now, &request)?;
+        for demotion in &plan.recalled {
+            self.demote_one(self.now, demotion);
+        }
+        let terms = Terms {
+            owner: request.owner.clone(),
+            pod_gpus,
+            hard_end: request.hard_end,
+        };
+        let stated_end = request.duration.map(|duration| self.now.after(duration));
+        let request = Request {
+            work: Some(work.clone()),
+            ..request
+        };
+        let state = Run {
+            request,
+            terms,
+            stated_end,
+        };
+        self.runs.insert(work.clone(), state);
+        self.order.push(work.clone());
+        self.fund(self.now, &work, Funded::Take, None, &plan.lines);
+        self.refund(self.now);
+        Ok(plan)
+    }
+
+    pub(crate) fn close(&mut self, run: &str, gpus: u64) {
+        self.write(self.now, &format!("close {run} {gpus}"));
+        self.events.push((self.now, Event::Shut(work(run), gpus)));
+        self.accounts.close(self.now, &work(run), gpus);
+        self.refund(self.now);
+    }
+
+    /// B5: runs by submission, in a run the earliest demotion first.
+    fn refund(&mut self, at: Instant) {
+        for work in self.order.clone() {
+            for claim in self.accounts.unfunded(&work) {
+                let run = self.runs[&work].clone();
+                let mut request = run.request;
+                request.groups[0].gpus = claim.gpus;
+                request.groups.truncate(1);
+                let left = run.stated_end.map(|end| end.since(at));
+                request.duration = left.filter(|left| *left != Millis::ZERO);
+                let plan = match run.terms.pod_gpus {
+                    Some(pod) => self.accounts.plan_pods(at, &request, pod),
+                    None => self.accounts.plan(at, &request).ok(),
+                };
+                if let Some(plan) = plan {
+                    self.fund(at, &work, Funded::Refund, Some(claim.number), &plan.lines);
+                }
+            }
+        }
+    }
+
+    /// Carries out all deadlines until an instant, each at its own time, by kind (R8).
+    pub(crate) fn advance(&mut self, to: Instant) {
+        let mut last = (Instant::from_ms(0), Kind::WindowEdge, 0);
+        while let Some((at, kind)) = self.accounts.next_deadline()
+            && at <= to
+        {
+            assert!(last.0 <= at, "deadlines go forward");
+            last = (at, kind, if last.0 == at { last.2 + 1 } else { 0 });
+            assert!(last.2 < 1_000, "deadlines of {at:?} {kind} do not end");
+            self.now = at;
+            self.step(at, kind);
+            self.accounts.reach(at);
+        }
+        self.now = to;
+    }
+
+    fn step(&mut self, at: Instant, kind: Kind) {
+        match kind {
+            Kind::WindowEdge => {
+                let edges = self.accounts.edges(at);
+                edges.iter().for_each(|closed| self.close_epoch(at, closed));
+                let meters = edges.into_iter().map(|closed| closed.meter).collect();
+                self.refit(at, &meters);
+            }
+            Kind::PromiseEnd => {
+                for claim in self.accounts.promise_ends(at) {
+                    match self.accounts.promise_end(at, &claim).unwrap() {
+                        PromiseEnd::Extended(line) => {
+                            self.fund(at, &claim.work, Funded::Extension, None, &[line]);
+                        }
+                        PromiseEnd::Overruns { line, .. } => {
+                            self.fund(at, &claim.work, Funded::Overrun, None, &[line]);
+                        }
+                        PromiseEnd::Demoted(demotion) => self.demote_one(at, &demotion),
+                    }
+                }
+                self.refund(at);
+            }
+            Kind::Depletion => {
+                let demotions = self.accounts.depletions(at);
+                self.demote(at, &demotions);
+                self.refund(at);
+            }
+            Kind::Threshold => {
+                for near in self.accounts.thresholds(at) {
+                    let (meter, dimension) = (&near.meter, near.dimension);
+                    self.write(at, &format!("near {meter} {dimension} {}", near.percent));
+                    self.accounts.note_near(at, &near);
+                }
+            }
+        }
+    }
+
+    /// The state after a crash: read back from its snapshot, through text.
+    pub(crate) fn crash(&mut self) {
+        let mut restored = Accounts::default();
+        for fact in self.accounts.facts() {
+            let text = serde_json::to_string(&fact).unwrap();
+            restored.restore(serde_json::from_str(&text).unwrap());
+        }
+        let facts: Vec<_> = self.accounts.facts().collect();
+        for (restored, fact) in restored.facts().zip(&facts) {
+            assert_eq!(restored, *fact);
+        }
+        assert_eq!(restored.facts().count(), facts.len());
+        assert_eq!(restored.next_deadline(), self.accounts.next_deadline());
+        self.accounts = restored;
+    }
+
+    /// Events without thresholds.
+    pub(crate) fn money(&self) -> Vec<&str> {
+        let is_money = |line: &&String| !line.contains(" near ");
+        self.log
+            .iter()
+            .filter(is_money)
+            .map(String::as_str)
+            .collect()
+    }
+}
+
+impl World {
+    /// The identity of the budget in a namespace.
+    pub(crate) fn budget_id(&self, namespace: &str) -> BudgetId {
+        let id = BudgetId::new(&format!("{namespace}/b")).unwrap();
+        assert!(self.accounts.budget(&id).is_some());
+        id
+    }
+}
