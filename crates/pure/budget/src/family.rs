@@ -152,8 +152,8 @@ impl Family {
             return;
         };
         let shelves = owner.shelves.entry(flavor.clone()).or_default();
-        match shelves.iter_mut().find(|shelf| shelf.selector == *selector) {
-            Some(shelf) => shelf.envelopes.push(envelope),
+        match shelves.iter_mut().find(|known| known.selector == *selector) {
+            Some(known) => known.envelopes.push(envelope),
             None => shelves.push(Shelf {
                 selector: selector.clone(),
                 envelopes: vec![envelope],

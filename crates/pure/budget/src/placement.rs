@@ -127,9 +127,9 @@ impl Hosts {
     /// Takes GPUs of a node; those that are not free stay as they are.
     pub fn take(&mut self, name: &ObjectName, ordinals: &[u32]) {
         self.change(name, |free| {
-            ordinals.iter().for_each(|ordinal| {
+            for ordinal in ordinals {
                 free.remove(ordinal);
-            });
+            }
         });
     }
 

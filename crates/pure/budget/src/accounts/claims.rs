@@ -76,7 +76,9 @@ impl Accounts {
         let is_last = gpus == claim.gpus;
         self.meters_remove(at, payer, gpus, promise);
         let meters: Vec<usize> = self.charged(payer.0, payer.1).collect();
-        meters.into_iter().for_each(|meter| self.rearm(meter));
+        for meter in meters {
+            self.rearm(meter);
+        }
         if !matches!(promise, Promise::Held { .. }) {
             self.count(at, &work, payer, gpus, Usage::Less);
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bursar_units::{Instant, Label};
 
-use super::fold::{cap_schedule, envelope_schedule, kept, meters_of};
+use super::fold::{AfterEdit, after_edit, cap_schedule, envelope_schedule, meters_of};
 use super::{Accounts, EpochClosed};
 use crate::calendar::{Schedule, Window};
 use crate::family::Family;
@@ -41,7 +41,7 @@ impl Accounts {
             let meter = self.meter_state(id);
             let next = new.schedule.current(at);
             if let Some(meter) = meter
-                && kept(meter.window, next).is_none()
+                && matches!(after_edit(meter.window, next), AfterEdit::Closed)
             {
                 edit.closed.push(EpochClosed {
                     meter: id.clone(),

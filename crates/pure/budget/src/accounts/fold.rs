@@ -74,7 +74,9 @@ impl Accounts {
             _ => return,
         };
         if matches!(closed.meter, MeterId::Envelope(_)) {
-            claims.iter().for_each(|claim| self.debit(at, *claim));
+            for claim in &claims {
+                self.debit(at, *claim);
+            }
         }
         if let Some(meter) = self.meters.get_mut(number) {
             meter.close(at, closed.next);
@@ -83,7 +85,9 @@ impl Accounts {
                 meter.add(claim.gpus, claim.promise);
             }
         }
-        claims.iter().for_each(|claim| self.time_claim(*claim));
+        for claim in &claims {
+            self.time_claim(*claim);
+        }
         self.touch(number);
     }
 
@@ -279,7 +283,9 @@ impl Accounts {
                 }
             }
             self.time_claim(*number);
-            meters.into_iter().for_each(|meter| self.touch(meter));
+            for meter in meters {
+                self.touch(meter);
+            }
             let due = self.claims.get(number).and_then(|claim| claim.due);
             if due.is_some_and(|due| due < at) {
                 self.promise(at, *number, Promise::Until(at));
@@ -410,7 +416,7 @@ impl Accounts {
         meter.gpus_limit = gpus;
         meter.time_limit = hours.map(|hours| hours.saturating_mul(GPU_MS_PER_HOUR));
         meter.schedule = schedule;
-        if let Some(window) = kept(meter.window, schedule.current(at)) {
+        if let AfterEdit::Kept(window) = after_edit(meter.window, schedule.current(at)) {
             meter.window = window;
         }
     }
@@ -466,14 +472,22 @@ impl Accounts {
     }
 }
 
-/// The window after an edit (B3); `None` if the epoch has to be closed first, because the new window
-/// does not overlap the old one or is over.
-pub(super) fn kept(old: Option<Window>, new: Option<Window>) -> Option<Option<Window>> {
+/// The epoch of a meter after an edit of its window (B3).
+pub(super) enum AfterEdit {
+    /// It goes on in this window; `None` for a meter without one.
+    Kept(Option<Window>),
+    /// It has to be closed first: the new window does not overlap the old one, or is over.
+    Closed,
+}
+
+pub(super) fn after_edit(old: Option<Window>, new: Option<Window>) -> AfterEdit {
     match (old, new) {
-        (None, new) => Some(new),
-        (Some(_), None) => None,
-        (Some(old), Some(new)) if old.end == new.end && new.start <= old.start => Some(Some(old)),
-        (Some(old), Some(new)) => old.overlaps(&new).then_some(Some(new)),
+        (None, new) => AfterEdit::Kept(new),
+        (Some(old), Some(new)) if old.end == new.end && new.start <= old.start => {
+            AfterEdit::Kept(Some(old))
+        }
+        (Some(old), Some(new)) if old.overlaps(&new) => AfterEdit::Kept(Some(new)),
+        (Some(_), _) => AfterEdit::Closed,
     }
 }
 

@@ -137,12 +137,12 @@ impl Accounts {
             (Relation::Ancestor, &kin.ancestors),
             (Relation::Cousin, &kin.cousins),
         ];
-        let named = |number: &usize| Some(self.family.owner(*number)?.name.clone());
-        let tier = |(relation, list): (Relation, &Vec<usize>)| -> Vec<_> {
-            let names = list.iter().filter_map(named);
+        let to_name = |number: &usize| Some(self.family.owner(*number)?.name.clone());
+        let people = |(relation, list): (Relation, &Vec<usize>)| -> Vec<_> {
+            let names = list.iter().filter_map(to_name);
             names.map(|name| (relation, name)).collect()
         };
-        tiers.into_iter().flat_map(tier).collect()
+        tiers.into_iter().flat_map(people).collect()
     }
 
     /// The funded claims and holds of an incarnation, oldest first.

@@ -106,7 +106,9 @@ impl Accounts {
                     groups.push(covered);
                     break 'groups;
                 }
-                takes.into_iter().for_each(|take| merge(&mut covered, take));
+                for take in takes {
+                    merge(&mut covered, take);
+                }
                 pad = walk.pad;
                 left -= gpus;
             }

@@ -171,7 +171,9 @@ impl Naive {
     }
 
     fn cut_all(&mut self, at: Instant) {
-        (0..self.claims.len()).for_each(|claim| self.cut(at, claim));
+        for claim in 0..self.claims.len() {
+            self.cut(at, claim);
+        }
     }
 
     /// Ends the rectangle of a claim and begins the next.
@@ -529,18 +531,17 @@ impl Naive {
                 }
             }
             if let Some(limit) = time {
-                let taken: u128 = on()
+                let promised: u128 = on()
                     .map(|t| u128::from(t.gpus) * u128::from(clip(t.until)))
                     .sum();
-                let committed = self.committed(&meter, now) + taken;
+                let committed = self.committed(&meter, now) + promised;
                 let reason = if is_cap {
                     Reason::AggregateCapExceeded
                 } else {
                     Reason::IntegralCapExceeded
                 };
                 let room = match (u128::from(limit).checked_sub(committed), clip(until)) {
-                    (None, _) => 0,
-                    (Some(_), 0) => 0,
+                    (None, _) | (Some(_), 0) => 0,
                     (Some(left), length) => u64::try_from(left / u128::from(length)).unwrap(),
                 };
                 if room < best.0 {

@@ -101,7 +101,9 @@ proptest! {
         let gang = Gang { flavor: label("h100"), location, pod_gpus, groups, spares_per_group };
         let list: Vec<Host> = nodes.iter().enumerate().map(|(n, (d, free))| host(n, *d, free)).collect();
         let mut hosts = Hosts::default();
-        list.iter().for_each(|host| hosts.set(host.clone()));
+        for host in &list {
+            hosts.set(host.clone());
+        }
         let seating = hosts.place(&gang);
         let expected = naive(&list, &gang);
         prop_assert_eq!(seating.clone().map(|s| (s.groups, s.pods, s.spares)), expected);
@@ -109,11 +111,15 @@ proptest! {
         if let Some(seating) = seating {
             let before: Vec<Host> = hosts.iter().cloned().collect();
             let free: BTreeMap<Place, u64> = hosts.free(&gang.flavor).map(|(p, n)| (p.clone(), n)).collect();
-            seating.pods.iter().for_each(|seat| hosts.take(&seat.node, &seat.ordinals));
+            for seat in &seating.pods {
+                hosts.take(&seat.node, &seat.ordinals);
+            }
             let again = hosts.place(&gang);
             let taken: Vec<Host> = hosts.iter().cloned().collect();
             prop_assert_eq!(again.map(|s| (s.groups, s.pods, s.spares)), naive(&taken, &gang));
-            seating.pods.iter().for_each(|seat| hosts.give(&seat.node, &seat.ordinals));
+            for seat in &seating.pods {
+                hosts.give(&seat.node, &seat.ordinals);
+            }
             prop_assert_eq!(hosts.iter().cloned().collect::<Vec<_>>(), before);
             prop_assert_eq!(hosts.free(&gang.flavor).map(|(p, n)| (p.clone(), n)).collect::<BTreeMap<_, _>>(), free);
         }

@@ -59,6 +59,10 @@ fn op() -> impl Strategy<Value = Op> {
 struct Dice(u64);
 
 impl Dice {
+    fn pick(&mut self, sides: u64) -> usize {
+        usize::try_from(self.roll(sides)).unwrap()
+    }
+
     fn roll(&mut self, sides: u64) -> u64 {
         let value = self.0 % sides;
         self.0 = (self.0 / sides)
@@ -72,20 +76,17 @@ impl Dice {
 fn shaped(owner: usize, shape: u64, now: Instant) -> Budget {
     let mut dice = Dice(shape);
     let mut list = Vec::new();
-    for name in ["x", "y"].iter().take(1 + dice.roll(2) as usize) {
+    for name in ["x", "y"].iter().take(1 + dice.pick(2)) {
         let mut e = envelope(name, 1 + dice.roll(12));
-        e.gpu_hours_max = [None, Some(dice.roll(30))][dice.roll(2) as usize];
-        e.selector = selector(["", "us/west", "us/east"][dice.roll(3) as usize]);
-        e.sharing = [Sharing::Family, Sharing::Family, Sharing::None][dice.roll(3) as usize];
+        e.gpu_hours_max = [None, Some(dice.roll(30))][dice.pick(2)];
+        e.selector = selector(["", "us/west", "us/east"][dice.pick(3)]);
+        e.sharing = [Sharing::Family, Sharing::Family, Sharing::None][dice.pick(3)];
         if dice.roll(3) == 0 {
             e.end = Some(now.after(Millis::from_ms(1 + dice.roll(6 * HOUR))));
-            e.renew = [None, Some(Renew::Day)][dice.roll(2) as usize];
+            e.renew = [None, Some(Renew::Day)][dice.pick(2)];
         }
         if dice.roll(2) == 0 {
-            e.lending = lends(
-                &[["a*", "*", "lab"][dice.roll(3) as usize]],
-                Some(1 + dice.roll(6)),
-            );
+            e.lending = lends(&[["a*", "*", "lab"][dice.pick(3)]], Some(1 + dice.roll(6)));
         }
         if dice.roll(2) == 0 {
             e.admission_horizon = Some(Millis::from_ms(60_000 * (1 + dice.roll(50))));
@@ -98,9 +99,9 @@ fn shaped(owner: usize, shape: u64, now: Instant) -> Budget {
         let mut all = cap(
             "all",
             &["org/b/x", "a/b/x", "a1/b/x"],
-            [None, Some(3 + dice.roll(15))][dice.roll(2) as usize],
+            [None, Some(3 + dice.roll(15))][dice.pick(2)],
         );
-        all.gpu_hours_max = [None, Some(dice.roll(40))][dice.roll(2) as usize];
+        all.gpu_hours_max = [None, Some(dice.roll(40))][dice.pick(2)];
         budget.aggregate_caps = vec![all];
     }
     budget
@@ -110,14 +111,13 @@ fn asked(owner: usize, gpus: u64, hours: u64, ask: u64, now: Instant) -> Request
     let mut dice = Dice(ask);
     let mut request = request(OWNERS[owner], gpus);
     request.duration = (0 < hours).then(|| Millis::from_ms(hours * HOUR / 2));
-    request.groups[0].place = place(["us/west", "us/east"][dice.roll(2) as usize]);
+    request.groups[0].place = place(["us/west", "us/east"][dice.pick(2)]);
     request.hard_end =
         (dice.roll(4) == 0).then(|| now.after(Millis::from_ms(1 + dice.roll(4 * HOUR))));
     request.borrowing = Borrowing {
         allow: dice.roll(4) != 0,
         gpus_max: (dice.roll(2) == 0).then(|| dice.roll(6)),
-        sponsors: [vec![], vec![label("lab")], vec![label("b"), label("lab")]]
-            [dice.roll(3) as usize]
+        sponsors: [vec![], vec![label("lab")], vec![label("b"), label("lab")]][dice.pick(3)]
             .clone(),
     };
     request
@@ -335,7 +335,9 @@ proptest! {
     #[test]
     fn the_recall_is_the_smallest(ops in prop::collection::vec(op(), 1..16), owner in 0..6_usize, ask in any::<u64>()) {
         let mut world = world();
-        ops.iter().for_each(|op| play(&mut world, op, |_| {}));
+        for op in &ops {
+            play(&mut world, op, |_| {});
+        }
         let request = asked(owner, 5, 1, ask, world.now);
         if let Ok(plan) = world.accounts.plan_recalling(world.now, &request) {
             let mut copy = world.clone();

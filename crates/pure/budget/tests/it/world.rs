@@ -64,6 +64,10 @@ pub(crate) fn envelope(name: &str, gpus: u64) -> Envelope {
     }
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the field of an envelope is optional"
+)]
 pub(crate) fn lends(to: &[&str], gpus_max: Option<u64>) -> Option<Lending> {
     Some(Lending {
         allow: true,
@@ -161,7 +165,9 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(budgets: &[Budget]) -> Self {
         let mut world = Self::default();
-        budgets.iter().for_each(|budget| world.set(budget));
+        for budget in budgets {
+            world.set(budget);
+        }
         world
     }
 
@@ -173,9 +179,9 @@ impl World {
         let edit = self.accounts.edit(self.now, budget);
         self.events.push((self.now, Event::Set(budget.clone())));
         self.accounts.set_budget(self.now, budget);
-        edit.closed
-            .iter()
-            .for_each(|closed| self.close_epoch(self.now, closed));
+        for closed in &edit.closed {
+            self.close_epoch(self.now, closed);
+        }
         self.refit(self.now, &edit.refit);
     }
 
@@ -187,9 +193,9 @@ impl World {
 
     pub(crate) fn rotate(&mut self, envelope: &EnvelopeId) {
         let closed = self.accounts.rotate(self.now, envelope);
-        closed
-            .iter()
-            .for_each(|closed| self.close_epoch(self.now, closed));
+        for closed in &closed {
+            self.close_epoch(self.now, closed);
+        }
         let meters = closed.into_iter().map(|closed| closed.meter).collect();
         self.refit(self.now, &meters);
     }
@@ -208,10 +214,9 @@ impl World {
     }
 
     fn demote(&mut self, at: Instant, demotions: &Demotions) {
-        demotions
-            .list
-            .iter()
-            .for_each(|demotion| self.demote_one(at, demotion));
+        for demotion in &demotions.list {
+            self.demote_one(at, demotion);
+        }
     }
 
     fn demote_one(&mut self, at: Instant, demotion: &Demotion) {
@@ -332,7 +337,9 @@ impl World {
         match kind {
             Kind::WindowEdge => {
                 let edges = self.accounts.edges(at);
-                edges.iter().for_each(|closed| self.close_epoch(at, closed));
+                for closed in &edges {
+                    self.close_epoch(at, closed);
+                }
                 let meters = edges.into_iter().map(|closed| closed.meter).collect();
                 self.refit(at, &meters);
             }
