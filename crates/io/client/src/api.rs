@@ -56,7 +56,7 @@ pub use market::{
     MarketLevel, MarketMode, MarketPod, MarketPodPoint, MarketPoint, MarketPolicy, MarketStep,
     NodeMarket, ObservedGroup, RestoreAnswer, RestoreRequest, RestoredPod, UnmanagedPods, Wrote,
 };
-pub use node::{Node, NodeMetadata, NodeStatus};
+pub use node::{Node, NodeExecutor, NodeMetadata, NodeSpec, NodeStatus};
 pub use query::{DryRun, MinRecord, Page, PageSize, Since, Wait, Words};
 pub use simulated::{Simulated, SimulatedChange};
 pub use token::{Identity, Role, Token, TokenCreated, TokenRequest};

@@ -17,7 +17,7 @@ pub use simulation::{Simulation, read_simulation};
 
 use std::collections::BTreeSet;
 
-use bursar_units::{Amount, ObjectName};
+use bursar_units::ObjectName;
 use serde_json::Value;
 
 use crate::api;
@@ -49,12 +49,7 @@ pub enum Object {
         limit: bursar_booking::Limit,
     },
     /// A node.
-    Node {
-        /// Name.
-        name: ObjectName,
-        /// Resources; slots are zero.
-        capacity: Amount,
-    },
+    Node(bursar_engine::Node),
 }
 
 /// Kind of a declared object.
@@ -126,7 +121,7 @@ impl Object {
     pub fn name(&self) -> &ObjectName {
         match self {
             Self::Limit { limit, .. } => &limit.name,
-            Self::Node { name, .. } => name,
+            Self::Node(node) => &node.name,
         }
     }
 
@@ -134,7 +129,7 @@ impl Object {
     pub fn reference(&self) -> String {
         let kind = match self {
             Self::Limit { .. } => ObjectKind::Limit,
-            Self::Node { .. } => ObjectKind::Node,
+            Self::Node(_) => ObjectKind::Node,
         };
         kind.reference(self.name().as_str())
     }
@@ -150,7 +145,7 @@ impl Object {
                 shown.metadata.resource_version.clone_from(resource_version);
                 serde_json::to_value(shown)
             }
-            Self::Node { name, capacity } => serde_json::to_value(node::object(name, capacity)),
+            Self::Node(node) => serde_json::to_value(node::object(node)),
         };
         // These types can always be written as JSON.
         value.unwrap_or_default()
@@ -162,9 +157,7 @@ impl Object {
             .iter()
             .map(|object| match object {
                 Self::Limit { limit, .. } => serde_saphyr::to_string(&limit::object(limit)),
-                Self::Node { name, capacity } => {
-                    serde_saphyr::to_string(&node::object(name, capacity))
-                }
+                Self::Node(node) => serde_saphyr::to_string(&node::object(node)),
             })
             .map(Result::unwrap_or_default)
             .collect();

@@ -44,6 +44,8 @@ pub(crate) enum Shape {
     Map(&'static [Field]),
     /// A map with these fields; others are ignored.
     Open(&'static [Field]),
+    /// A map of a foreign kind: these fields and any others, except misspellings of these.
+    Foreign(&'static [Field]),
     /// A map of names that the reader accepts to values of one shape.
     Named(Reader, &'static Shape),
     /// A map whose fields depend on the word in the field `key`.
@@ -192,6 +194,11 @@ pub(crate) fn check(shape: &Shape, node: &Node, path: &str, mistakes: &mut Vec<F
             check_twice(entries, path, mistakes);
             check_fields(*fields, node, path, mistakes);
         }
+        (Shape::Foreign(fields), Kind::Map(entries)) => {
+            check_twice(entries, path, mistakes);
+            check_slips(fields, entries, path, mistakes);
+            check_fields(*fields, node, path, mistakes);
+        }
         (Shape::By { key, shared, cases }, Kind::Map(_)) => match case_of(key, cases, node) {
             Ok(fields) => {
                 check_names(&shared.iter().chain(fields), node.entries(), path, mistakes);
@@ -279,6 +286,21 @@ fn check_names<'a>(
         let path = join(path, &shown(&entry.key));
         let wrong = Wrong::with("is not a field", suggestion);
         mistakes.push(FieldMistake::new(entry.position, path, wrong));
+    }
+}
+
+/// Reports names that are nearly those of known fields, and accepts other unknown names.
+fn check_slips(fields: &[Field], entries: &[Entry], path: &str, mistakes: &mut Vec<FieldMistake>) {
+    let names = || fields.iter().map(|field| field.name);
+    for entry in entries {
+        if names().any(|name| name == entry.key) {
+            continue;
+        }
+        if let Some(name) = nearest(&entry.key, names()) {
+            let path = join(path, &shown(&entry.key));
+            let wrong = Wrong::with("is not a field", format!("did you mean `{name}`?"));
+            mistakes.push(FieldMistake::new(entry.position, path, wrong));
+        }
     }
 }
 

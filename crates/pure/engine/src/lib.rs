@@ -28,4 +28,4 @@ pub use state::{FORMAT, LEVEL, State};
 
 pub use bursar_booking as booking;
 pub use bursar_market::ledger as market;
-pub use bursar_plane::{Class, Inventory, Kind, Lane, Node, Reference, reference};
+pub use bursar_plane::{Class, Inventory, Kind, Lane, Node, Reference, inventory, reference};

@@ -54,6 +54,8 @@ schemas! {
     WaitsFor = explain::WaitsFor;
     /// Role of a caller.
     Role = token::Role;
+    /// Executor of the runs of a node.
+    NodeExecutor = super::node::NodeExecutor;
     /// Kind of change of an object.
     ChangeKind = super::ChangeKind;
     /// Mode of a clearing.

@@ -8,8 +8,8 @@ use bursar_client::{Code, Problem};
 use bursar_engine::booking::decide as booking;
 use bursar_engine::explain::{Changed, Mood, Previous};
 use bursar_engine::{Answer as EngineAnswer, Change, Command, Node, Reference, spine};
+use bursar_units::ObjectName;
 use bursar_units::quantity::{format_cpu, format_memory};
-use bursar_units::{Amount, ObjectName};
 
 use crate::caller::Caller;
 use crate::service::refusal::of_refusal;
@@ -90,9 +90,7 @@ impl ObjectChange {
     fn change(&self) -> Change {
         match self.clone() {
             Self::Set(Object::Limit { limit, .. }) => booking::Change::SetLimit(limit).into(),
-            Self::Set(Object::Node { name, capacity }) => {
-                spine::Change::SetNode(Node::new(name, &capacity)).into()
-            }
+            Self::Set(Object::Node(node)) => spine::Change::SetNode(node).into(),
             Self::DropLimit(name) => booking::Change::DropLimit { name }.into(),
             Self::DropNode(name) => spine::Change::DropNode { name }.into(),
         }
@@ -126,32 +124,44 @@ impl ObjectChange {
             object: self.reference().to_string(),
             change,
             fields,
-            effect: effect.map(|effect| effect.text(mood)),
+            effect: effect
+                .map(|effect| effect.text(mood))
+                .or_else(|| self.node_effect(mood)),
         }
     }
 
     fn node_fields(&self, previous: &Previous) -> Vec<FieldChange> {
         let was = match previous {
-            Previous::Node(node) => Some(node.capacity()),
+            Previous::Node(node) => Some(node),
             _ => None,
         };
         let is = match self {
-            Self::Set(Object::Node { capacity, .. }) => Some(*capacity),
+            Self::Set(Object::Node(node)) => Some(node),
             _ => None,
         };
-        let text: [NodeField; 3] = [
-            ("cpu", |amount| format_cpu(amount.cpu_milli)),
-            ("memory", |amount| format_memory(amount.memory_bytes)),
-            ("nvidia.com/gpu", |amount| amount.gpus.to_string()),
-        ];
-        text.into_iter()
+        NODE_FIELDS
+            .into_iter()
             .map(|(path, text)| FieldChange {
                 path: path.to_owned(),
-                from: was.as_ref().map(text),
-                to: is.as_ref().map(text),
+                from: was.and_then(text),
+                to: is.and_then(text),
             })
             .filter(|field| field.from != field.to)
             .collect()
+    }
+
+    /// The labels that a node lacks, without which no run is placed on it.
+    fn node_effect(&self, mood: Mood) -> Option<String> {
+        let Self::Set(Object::Node(node)) = self else {
+            return None;
+        };
+        let missing: Vec<&str> = node.missing_labels().collect();
+        let is = match mood {
+            Mood::Did => "is",
+            Mood::Would => "would be",
+        };
+        let labels = missing.join(", ");
+        (!missing.is_empty()).then(|| format!("no run {is} placed here without {labels}"))
     }
 }
 
@@ -180,8 +190,21 @@ fn answer(
     }
 }
 
-/// The name of a resource in files, and its format.
-type NodeField = (&'static str, fn(&Amount) -> String);
+/// The path of a field of a node in answers, and its text.
+type NodeField = (&'static str, fn(&Node) -> Option<String>);
+
+const NODE_FIELDS: [NodeField; 8] = [
+    ("cpu", |node| Some(format_cpu(node.cpu_milli))),
+    ("memory", |node| Some(format_memory(node.memory_bytes))),
+    ("nvidia.com/gpu", |node| Some(node.gpus.to_string())),
+    ("region", |node| node.region().map(ToOwned::to_owned)),
+    ("cluster", |node| node.cluster().map(ToOwned::to_owned)),
+    ("domain", |node| node.domain().map(ToOwned::to_owned)),
+    ("flavor", |node| node.flavor().map(ToOwned::to_owned)),
+    ("unschedulable", |node| {
+        node.unschedulable.then(|| "true".to_owned())
+    }),
+];
 
 /// The engine writes a dash for an absent value.
 fn present(text: &str) -> Option<String> {
