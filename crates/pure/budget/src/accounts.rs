@@ -68,13 +68,21 @@ pub enum PromiseEnd {
 
 impl Accounts {
     // ---- fold: none of these can fail; an impossible argument changes nothing ----
-    pub fn set_horizon(&mut self, horizon: Millis);                      // policy
+    pub fn set_horizon(&mut self, horizon: Millis); // policy
     pub fn set_budget(&mut self, at: Instant, budget: &Budget);
     pub fn drop_budget(&mut self, at: Instant, budget: &BudgetId);
     pub fn close_epoch(&mut self, at: Instant, closed: &EpochClosed);
     /// Take: opens or widens claims. Refund: the same, and the GPUs leave the unfunded claim `of`.
     /// Extension, Overrun: the claim's E and state. The plane calls it for each `runFunded`.
-    pub fn fund(&mut self, at: Instant, work: &Work, terms: &Terms, cause: Funded, of: Option<u64>, lines: &[ClaimLine]);
+    pub fn fund(
+        &mut self,
+        at: Instant,
+        work: &Work,
+        terms: &Terms,
+        cause: Funded,
+        of: Option<u64>,
+        lines: &[ClaimLine],
+    );
     /// The GPUs of the lines become unfunded claims. The plane calls it for each `runDemoted`.
     pub fn demote(&mut self, at: Instant, work: &Work, cause: Demoted, lines: &[ClaimLine]);
     /// GPUs that start without a payer (allowUnfunded).
@@ -82,7 +90,14 @@ impl Accounts {
     /// GPUs closed: they leave unfunded claims first (newest first), then the newest funded.
     pub fn close(&mut self, at: Instant, work: &Work, gpus: u64);
     /// A hold (runHeld / runHoldDropped / its leases open).
-    pub fn hold(&mut self, at: Instant, work: &Work, terms: &Terms, duration: Millis, takes: &[Take]);
+    pub fn hold(
+        &mut self,
+        at: Instant,
+        work: &Work,
+        terms: &Terms,
+        duration: Millis,
+        takes: &[Take],
+    );
     pub fn drop_hold(&mut self, at: Instant, work: &Work);
     /// maxDuration was edited.
     pub fn set_hard_end(&mut self, at: Instant, run: &RunUid, hard_end: Option<Instant>);
@@ -104,16 +119,16 @@ impl Accounts {
 
     /// Deadlines: the plane carries out those of one (instant, kind) together, then refunds.
     pub fn next_deadline(&self) -> Option<(Instant, Kind)>;
-    pub fn edges(&self, at: Instant) -> Vec<EpochClosed>;                // by identity; apply all, then refit(closed meters)
-    pub fn promise_ends(&self, at: Instant) -> Vec<ClaimId>;             // keep order
+    pub fn edges(&self, at: Instant) -> Vec<EpochClosed>; // by identity; apply all, then refit(closed meters)
+    pub fn promise_ends(&self, at: Instant) -> Vec<ClaimId>; // keep order
     pub fn promise_end(&self, at: Instant, claim: &ClaimId) -> Option<PromiseEnd>; // decide one, apply, next
-    pub fn depletions(&self, at: Instant) -> Vec<Demotion>;              // of all meters depleted at `at`
-    pub fn thresholds(&self, at: Instant) -> Vec<MeterNear>;             // hours at 80, 95; and GPUs crossed by the last takes
+    pub fn depletions(&self, at: Instant) -> Vec<Demotion>; // of all meters depleted at `at`
+    pub fn thresholds(&self, at: Instant) -> Vec<MeterNear>; // hours at 80, 95; and GPUs crossed by the last takes
 
     /// The epochs that setting this budget closes (disjoint window), and the meters to refit after it.
     pub fn edit(&self, at: Instant, budget: &Budget) -> (Vec<EpochClosed>, BTreeSet<MeterId>);
     pub fn removal(&self, budget: &BudgetId) -> BTreeSet<MeterId>;
-    pub fn rotate(&self, at: Instant, envelope: &EnvelopeId) -> Vec<EpochClosed>;  // envelope and its lending pool
+    pub fn rotate(&self, at: Instant, envelope: &EnvelopeId) -> Vec<EpochClosed>; // envelope and its lending pool
     pub fn refit(&self, at: Instant, meters: &BTreeSet<MeterId>) -> Vec<Demotion>;
     /// Failed takes: the `meterNear` 100 events that are owed.
     pub fn exhausted(&self, failed: &[(MeterId, Dimension)]) -> Vec<MeterNear>;
@@ -121,14 +136,14 @@ impl Accounts {
     // ---- reads ----
     pub fn budget(&self, id: &BudgetId) -> Option<&Budget>;
     pub fn budgets(&self) -> impl Iterator<Item = &Budget>;
-    pub fn claims(&self, work: &Work) -> Vec<Claim>;                     // oldest first
-    pub fn unfunded(&self, work: &Work) -> Vec<Unfunded>;                // earliest first
-    pub fn unfunded_work(&self) -> impl Iterator<Item = &Work>;          // for refunding
+    pub fn claims(&self, work: &Work) -> Vec<Claim>; // oldest first
+    pub fn unfunded(&self, work: &Work) -> Vec<Unfunded>; // earliest first
+    pub fn unfunded_work(&self) -> impl Iterator<Item = &Work>; // for refunding
     pub fn meter(&self, now: Instant, id: &MeterId) -> Option<MeterView>;
     pub fn meters(&self, now: Instant, budget: &BudgetId) -> Vec<MeterView>;
     pub fn conditions(&self, now: Instant, budget: &BudgetId) -> Vec<Condition>;
     pub fn usage(&self, now: Instant) -> impl Iterator<Item = UsageRow>; // owner, envelope?, class, day, gpu_ms
-    pub fn debits(&self, now: Instant, run: &RunUid) -> Vec<Debit>;      // envelope?, class, epoch, gpu_ms
+    pub fn debits(&self, now: Instant, run: &RunUid) -> Vec<Debit>; // envelope?, class, epoch, gpu_ms
     pub fn facts(&self) -> impl Iterator<Item = Fact>;
     pub fn restore(&mut self, fact: Fact);
     pub fn check(&self, now: Instant) -> Result<(), Broken>;

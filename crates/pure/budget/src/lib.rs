@@ -21,8 +21,8 @@ pub mod spec;
 
 pub use accounts::Accounts;
 pub use claim::{
-    Claim, ClaimId, ClaimLine, Class, Demoted, Demotion, Funded, Pool, Promise, RunUid, Take, Terms,
-    Unfunded, Work,
+    Claim, ClaimId, ClaimLine, Class, Demoted, Demotion, Funded, Pool, Promise, RunUid, Take,
+    Terms, Unfunded, Work,
 };
 pub use id::{BudgetId, CapId, EnvelopeId, MeterId};
 pub use place::{Place, Selector};

@@ -159,7 +159,9 @@ impl ScopedName {
 
     /// The namespace.
     pub fn namespace(&self) -> &str {
-        self.0.split_once('/').map_or("", |(namespace, _)| namespace)
+        self.0
+            .split_once('/')
+            .map_or("", |(namespace, _)| namespace)
     }
 
     /// The name in the namespace.

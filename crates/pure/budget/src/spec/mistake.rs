@@ -249,7 +249,10 @@ impl Found {
         if let (Some(start), Some(end)) = (start, end)
             && end <= start
         {
-            self.add(format!("{path}.end"), Wrong::EndNotAfterStart { start, end });
+            self.add(
+                format!("{path}.end"),
+                Wrong::EndNotAfterStart { start, end },
+            );
         }
     }
 }
