@@ -165,6 +165,9 @@ pub enum Event {
         reason: Reason,
         /// Instant at which its processes are killed.
         deadline: Instant,
+        /// Exit code of the process that failed, if one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        code: Option<i32>,
         /// Time of the event, if it is not that of the record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         t: Option<Instant>,

@@ -9,17 +9,31 @@
 //! are no promises to waiting runs, no cuts, no spares and no requeues; fields of runs that need them
 //! are refused by name ([`run::LATER`]). A run whose processes cannot be started ends.
 
+pub mod clusters;
 pub mod command;
+mod deadline;
+mod decide;
 pub mod event;
+pub mod explain;
+pub mod fact;
+pub mod invariants;
+pub mod nodes;
+mod pass;
+mod plane;
 pub mod policy;
+mod queue;
 pub mod refusal;
 pub mod run;
+mod sentence;
 pub mod shown;
+pub mod wanted;
 
 pub use bursar_budget as budget;
+pub use clusters::Clusters;
 pub use command::{Change, Command, Exit};
 pub use event::{Event, Outcome, Pod, Reason};
 pub use policy::Policy;
 pub use refusal::Refusal;
 pub use run::{Edit, Funding, Run, Who};
-pub use shown::{End, Reply, Shown, Stage};
+pub use shown::{End, Lease, Reply, Shown, Stage};
+pub use wanted::{ProcessId, Wanted};

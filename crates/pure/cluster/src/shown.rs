@@ -103,3 +103,25 @@ impl Shown {
         until.unwrap_or(now).since(self.submitted)
     }
 }
+
+/// The leases of a pod: `lease-RECORD.FIRST` and those after it, one for each GPU.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Lease {
+    /// Number of the record that opened it.
+    pub record: u64,
+    /// Number of its first lease in that record.
+    pub first: u64,
+    /// The pod with its GPUs.
+    pub pod: Pod,
+    /// Instant at which it opened.
+    pub opened: Instant,
+    /// Whether it is live.
+    pub is_live: bool,
+}
+
+impl Lease {
+    /// Identity of the first lease of the pod.
+    pub fn id(&self) -> String {
+        format!("lease-{}.{}", self.record, self.first)
+    }
+}
