@@ -1,14 +1,50 @@
-//! The state of all accounts (signatures; bodies follow in the next commits).
+//! The state of all accounts: budgets, family, meters, claims, deadlines and usage.
+//!
+//! The methods in `fold` change it; they cannot fail, and an impossible argument changes nothing.
+//! All other methods read. A decision that frees and takes in one step works on a scratch pad
+//! (`pad`), so the state changes only by the events that the plane records.
+//!
+//! Numbers of owners, envelopes and meters are interned and never determine an order, so a state
+//! restored from a snapshot behaves the same.
 
-use std::collections::BTreeSet;
+mod check;
+mod claims;
+mod deadline;
+mod edit;
+mod fact;
+mod fold;
+mod near;
+mod pad;
+mod reads;
+mod recall;
+mod refit;
+mod usage;
+mod walk;
 
-use bursar_units::{Instant, Label, Millis, is_default, vocabulary, whole};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bursar_units::{Instant, Label, Millis, vocabulary, whole};
 use serde::{Deserialize, Serialize};
 
-use crate::claim::*;
-use crate::cover::*;
-use crate::id::*;
-use crate::spec::*;
+use crate::calendar::Window;
+use crate::claim::{Demoted, Pool, Promise, RunUid, Terms, Work};
+use crate::cover::Dimension;
+use crate::family::Family;
+use crate::id::{BudgetId, CapId, EnvelopeId, MeterId};
+use crate::meter::Meter;
+use crate::spec::{Budget, Envelope};
+
+pub use check::Broken;
+pub use deadline::{Demotions, PromiseEnd};
+pub use edit::Edit;
+pub use fact::{ClaimFact, Fact, MeterFact, UnfundedFact, UsageDay, UsageFact, WorkFact};
+pub use reads::{About, Condition, ConditionKind, Headroom, MeterView};
+pub use usage::{Debit, UsageRow};
+use usage::{Debits, Usage};
+
+/// Admission horizon of a policy that names none (B2).
+pub const HORIZON_DEFAULT: Millis = Millis::from_hours(1);
 
 vocabulary! {
     /// Kinds of clock deadlines, in the order in which those of one instant are carried out (R8).
@@ -19,18 +55,21 @@ vocabulary! {
         PromiseEnd = "promise-end",
         /// A meter has no uncommitted time left (B2).
         Depletion = "depletion",
-        /// Accrued time reaches 80 or 95 % of a limit.
+        /// GPUs or accrued time have reached 80 or 95 % of a limit.
         Threshold = "threshold",
     }
 }
 
-/// `epochClosed`: content of the event.
+/// Content of an `epochClosed` event: the value of a meter is final, and the next window begins.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EpochClosed {
+    /// The meter.
     pub meter: MeterId,
+    /// Number of the closed epoch, from 0.
     #[serde(with = "whole")]
     pub epoch: u64,
+    /// GPU-milliseconds accrued in it.
     #[serde(with = "whole", rename = "accruedGpuMs")]
     pub accrued: u64,
     /// The next window; absent: none follows.
@@ -38,98 +77,174 @@ pub struct EpochClosed {
     pub next: Option<Window>,
 }
 
-/// A window [start, end).
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Window {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start: Option<Instant>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub end: Option<Instant>,
-}
-
-/// `meterNear`: content of the event.
+/// Content of a `meterNear` event.
 #[derive(Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MeterNear {
+    /// The meter.
     pub meter: MeterId,
+    /// The dimension.
     pub dimension: Dimension,
-    /// 80, 95 or 100.
+    /// Percentage of the limit: 80, 95, or 100 for a failed take, extension or claim.
     #[serde(with = "whole")]
     pub percent: u64,
 }
 
-/// Fate of a claim at its promise end.
-pub enum PromiseEnd {
-    Extended(ClaimLine),
-    Overruns(ClaimLine),
-    Demoted(Demotion),
+/// The state of all accounts.
+#[derive(Clone, Debug)]
+pub struct Accounts {
+    /// Admission horizon of the policy.
+    horizon: Millis,
+    /// Number of the next claim or unfunded claim.
+    number: u64,
+    /// Time of the last folded event.
+    time: Instant,
+    budgets: BTreeMap<BudgetId, Arc<Budget>>,
+    family: Family,
+    envelopes: Vec<EnvelopeState>,
+    envelope_index: BTreeMap<EnvelopeId, usize>,
+    meters: Vec<Meter>,
+    meter_index: BTreeMap<MeterId, usize>,
+    /// Caps that name an envelope, declared or not.
+    caps: BTreeMap<EnvelopeId, BTreeSet<CapId>>,
+    claims: BTreeMap<u64, ClaimState>,
+    works: BTreeMap<Work, WorkState>,
+    /// Work with unfunded claims.
+    unfunded: BTreeSet<Work>,
+    deadlines: BTreeSet<(Instant, Kind, u64)>,
+    /// Windows that are still to open, by meter.
+    openings: BTreeSet<(Instant, usize)>,
+    usage: Usage,
+    debits: Debits,
+}
+
+#[derive(Clone, Debug)]
+struct EnvelopeState {
+    id: EnvelopeId,
+    /// The present declaration; `None` if no budget declares it.
+    declared: Option<Declared>,
+    /// Its own meter, then its caps by identity.
+    meters: Vec<usize>,
+    /// Its lending pool, if it has or had one.
+    lending: Option<usize>,
+}
+
+#[derive(Clone, Debug)]
+struct Declared {
+    owner: usize,
+    owner_name: Label,
+    is_paused: bool,
+    spec: Arc<Envelope>,
+}
+
+#[derive(Clone, Debug)]
+struct ClaimState {
+    work: Work,
+    envelope: usize,
+    pool: Pool,
+    gpus: u64,
+    promise: Promise,
+    /// Instant until which its time is debited.
+    since: Instant,
+    /// Its entry in the set of deadlines.
+    due: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+struct WorkState {
+    terms: Terms,
+    /// Numbers of the claims, oldest first.
+    claims: Vec<u64>,
+    /// Earliest demotion first.
+    unfunded: Vec<UnfundedState>,
+}
+
+#[derive(Clone, Debug)]
+struct UnfundedState {
+    number: u64,
+    gpus: u64,
+    /// Instant of the demotion.
+    since: Instant,
+    /// Instant until which its time is debited.
+    debited: Instant,
+    cause: Option<Demoted>,
+}
+
+impl Default for Accounts {
+    fn default() -> Self {
+        Self {
+            horizon: HORIZON_DEFAULT,
+            number: 0,
+            time: Instant::from_ms(0),
+            budgets: BTreeMap::new(),
+            family: Family::default(),
+            envelopes: Vec::new(),
+            envelope_index: BTreeMap::new(),
+            meters: Vec::new(),
+            meter_index: BTreeMap::new(),
+            caps: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            works: BTreeMap::new(),
+            unfunded: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+            openings: BTreeSet::new(),
+            usage: Usage::default(),
+            debits: Debits::default(),
+        }
+    }
 }
 
 impl Accounts {
-    // ---- fold: none of these can fail; an impossible argument changes nothing ----
-    pub fn set_horizon(&mut self, horizon: Millis);                      // policy
-    pub fn set_budget(&mut self, at: Instant, budget: &Budget);
-    pub fn drop_budget(&mut self, at: Instant, budget: &BudgetId);
-    pub fn close_epoch(&mut self, at: Instant, closed: &EpochClosed);
-    /// Take: opens or widens claims. Refund: the same, and the GPUs leave the unfunded claim `of`.
-    /// Extension, Overrun: the claim's E and state. The plane calls it for each `runFunded`.
-    pub fn fund(&mut self, at: Instant, work: &Work, terms: &Terms, cause: Funded, of: Option<u64>, lines: &[ClaimLine]);
-    /// The GPUs of the lines become unfunded claims. The plane calls it for each `runDemoted`.
-    pub fn demote(&mut self, at: Instant, work: &Work, cause: Demoted, lines: &[ClaimLine]);
-    /// GPUs that start without a payer (allowUnfunded).
-    pub fn open_unfunded(&mut self, at: Instant, work: &Work, terms: &Terms, gpus: u64);
-    /// GPUs closed: they leave unfunded claims first (newest first), then the newest funded.
-    pub fn close(&mut self, at: Instant, work: &Work, gpus: u64);
-    /// A hold (runHeld / runHoldDropped / its leases open).
-    pub fn hold(&mut self, at: Instant, work: &Work, terms: &Terms, duration: Millis, takes: &[Take]);
-    pub fn drop_hold(&mut self, at: Instant, work: &Work);
-    /// maxDuration was edited.
-    pub fn set_hard_end(&mut self, at: Instant, run: &RunUid, hard_end: Option<Instant>);
-    pub fn note_near(&mut self, at: Instant, near: &MeterNear);
-    /// The run's debits are forgotten (retention).
-    pub fn forget(&mut self, run: &RunUid);
+    /// Whether an envelope is declared and in its window.
+    fn is_open(&self, envelope: &EnvelopeState, at: Instant) -> bool {
+        let own = envelope.meters.first().and_then(|m| self.meters.get(*m));
+        let window = own.and_then(|meter| meter.window);
+        envelope.declared.is_some() && window.is_some_and(|window| window.is_open(at))
+    }
 
-    // ---- decisions ----
-    /// Mistakes of budgets to set (and drop) together, that need the other budgets: cycles, caps.
-    pub fn mistakes(&self, set: &[&Budget], dropped: &[&BudgetId]) -> Vec<(BudgetId, Mistake)>;
-    pub fn plan(&self, now: Instant, request: &Request) -> Result<Plan, Failure>;
-    /// The same with recall (B6): for a run that takes GPUs or a hold in this record.
-    pub fn plan_recalling(&self, now: Instant, request: &Request) -> Result<Plan, Failure>;
-    pub fn trace(&self, now: Instant, request: &Request) -> Trace;
-    /// On empty meters, now or at the start of any envelope's next window (never-fits).
-    pub fn could_ever_cover(&self, now: Instant, request: &Request) -> Result<(), Failure>;
-    /// Elastic refund: the largest number of whole pods of the claim that cover pays for.
-    pub fn plan_pods(&self, now: Instant, request: &Request, pod_gpus: u64) -> Option<Plan>;
+    /// The meters that a take of this pool is charged to (B1).
+    fn charged(&self, envelope: usize, pool: Pool) -> impl Iterator<Item = usize> {
+        let envelope = self.envelopes.get(envelope).into_iter();
+        envelope.flat_map(move |envelope| {
+            let lending = envelope.lending.filter(|_| pool == Pool::Lent);
+            envelope.meters.iter().copied().chain(lending)
+        })
+    }
 
-    /// Deadlines: the plane carries out those of one (instant, kind) together, then refunds.
-    pub fn next_deadline(&self) -> Option<(Instant, Kind)>;
-    pub fn edges(&self, at: Instant) -> Vec<EpochClosed>;                // by identity; apply all, then refit(closed meters)
-    pub fn promise_ends(&self, at: Instant) -> Vec<ClaimId>;             // keep order
-    pub fn promise_end(&self, at: Instant, claim: &ClaimId) -> Option<PromiseEnd>; // decide one, apply, next
-    pub fn depletions(&self, at: Instant) -> Vec<Demotion>;              // of all meters depleted at `at`
-    pub fn thresholds(&self, at: Instant) -> Vec<MeterNear>;             // hours at 80, 95; and GPUs crossed by the last takes
+    fn horizon(&self, envelope: &EnvelopeState) -> Millis {
+        let spec = envelope.declared.as_ref().map(|declared| &declared.spec);
+        let stated = spec.and_then(|spec| spec.admission_horizon);
+        stated.unwrap_or(self.horizon)
+    }
 
-    /// The epochs that setting this budget closes (disjoint window), and the meters to refit after it.
-    pub fn edit(&self, at: Instant, budget: &Budget) -> (Vec<EpochClosed>, BTreeSet<MeterId>);
-    pub fn removal(&self, budget: &BudgetId) -> BTreeSet<MeterId>;
-    pub fn rotate(&self, at: Instant, envelope: &EnvelopeId) -> Vec<EpochClosed>;  // envelope and its lending pool
-    pub fn refit(&self, at: Instant, meters: &BTreeSet<MeterId>) -> Vec<Demotion>;
-    /// Failed takes: the `meterNear` 100 events that are owed.
-    pub fn exhausted(&self, failed: &[(MeterId, Dimension)]) -> Vec<MeterNear>;
+    /// The claim of a work on an envelope, other than a hold.
+    fn claim_of(&self, work: &Work, envelope: usize, pool: Pool) -> Option<(u64, &ClaimState)> {
+        let numbers = &self.works.get(work)?.claims;
+        numbers.iter().find_map(|number| {
+            let claim = self.claims.get(number)?;
+            let is_it = claim.envelope == envelope
+                && claim.pool == pool
+                && !matches!(claim.promise, Promise::Held { .. });
+            is_it.then_some((*number, claim))
+        })
+    }
 
-    // ---- reads ----
-    pub fn budget(&self, id: &BudgetId) -> Option<&Budget>;
-    pub fn budgets(&self) -> impl Iterator<Item = &Budget>;
-    pub fn claims(&self, work: &Work) -> Vec<Claim>;                     // oldest first
-    pub fn unfunded(&self, work: &Work) -> Vec<Unfunded>;                // earliest first
-    pub fn unfunded_work(&self) -> impl Iterator<Item = &Work>;          // for refunding
-    pub fn meter(&self, now: Instant, id: &MeterId) -> Option<MeterView>;
-    pub fn meters(&self, now: Instant, budget: &BudgetId) -> Vec<MeterView>;
-    pub fn conditions(&self, now: Instant, budget: &BudgetId) -> Vec<Condition>;
-    pub fn usage(&self, now: Instant) -> impl Iterator<Item = UsageRow>; // owner, envelope?, class, day, gpu_ms
-    pub fn debits(&self, now: Instant, run: &RunUid) -> Vec<Debit>;      // envelope?, class, epoch, gpu_ms
-    pub fn facts(&self) -> impl Iterator<Item = Fact>;
-    pub fn restore(&mut self, fact: Fact);
-    pub fn check(&self, now: Instant) -> Result<(), Broken>;
+    fn envelope(&self, id: &EnvelopeId) -> Option<(usize, &EnvelopeState)> {
+        let number = *self.envelope_index.get(id)?;
+        Some((number, self.envelopes.get(number)?))
+    }
+
+    fn meter_state(&self, id: &MeterId) -> Option<&Meter> {
+        self.meters.get(*self.meter_index.get(id)?)
+    }
+
+    /// The owner of a run with claims or debits.
+    fn owner_of(&self, work: &Work) -> Option<&Label> {
+        Some(&self.works.get(work)?.terms.owner)
+    }
+
+    /// Forgets the debits of a run that is not remembered any more (L6). Usage stays.
+    pub fn forget(&mut self, run: &RunUid) {
+        self.debits.forget(run);
+    }
 }

@@ -12,14 +12,18 @@
 //! time is an argument), records and sentences.
 
 pub mod accounts;
+pub mod calendar;
 pub mod claim;
 pub mod cover;
+mod family;
 pub mod id;
+pub mod meter;
 pub mod place;
 pub mod placement;
 pub mod spec;
 
-pub use accounts::Accounts;
+pub use accounts::{Accounts, EpochClosed, Kind, MeterNear};
+pub use calendar::Window;
 pub use claim::{
     Claim, ClaimId, ClaimLine, Class, Demoted, Demotion, Funded, Pool, Promise, RunUid, Take, Terms,
     Unfunded, Work,

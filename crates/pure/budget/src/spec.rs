@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{BudgetId, CapId, EnvelopeId};
 use crate::place::Selector;
 
+pub(crate) use mistake::Found;
 pub use mistake::{Mistake, Wrong};
 pub use pattern::{Pattern, PatternError};
 

@@ -1,0 +1,412 @@
+//! Reads for answers, metrics and conditions.
+
+use std::collections::BTreeSet;
+
+use bursar_units::{Instant, Label, vocabulary};
+
+use super::usage::{Debit, UsageRow, debit};
+use super::{Accounts, ClaimState};
+use crate::calendar::Window;
+use crate::claim::{Claim, Class, Pool, Promise, RunUid, Unfunded, Work};
+use crate::cover::{Dimension, Relation};
+use crate::id::{BudgetId, CapId, EnvelopeId, MeterId};
+use crate::meter::{ClosedEpoch, Meter, Share, product, saturated};
+use crate::spec::{Budget, Pattern};
+
+vocabulary! {
+    /// Conditions of a budget.
+    pub enum ConditionKind {
+        /// Accepted and in force.
+        Ready = "Ready",
+        /// An envelope or a lending pool has reached 80 % of a limit.
+        NearLimit = "NearLimit",
+        /// A take, an extension or a claim failed on an envelope or a lending pool.
+        Exhausted = "Exhausted",
+        /// An aggregate cap has reached 80 % of a limit.
+        CapNearLimit = "CapNearLimit",
+        /// A take, an extension or a claim failed on an aggregate cap.
+        CapExhausted = "CapExhausted",
+        /// Two caps share envelopes, and neither contains the other.
+        CrossingCaps = "CrossingCaps",
+        /// A pattern matches no known owner, or a loan outlives its pattern.
+        UnusedLending = "UnusedLending",
+    }
+}
+
+/// A condition of a budget. It is true if it is about something; `Ready` is always true.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Condition {
+    /// Kind.
+    pub kind: ConditionKind,
+    /// Things that make it true.
+    pub about: Vec<About>,
+}
+
+/// A thing that makes a condition true.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum About {
+    /// The budget is paused.
+    Paused,
+    /// A meter with its value and bound.
+    Meter {
+        /// The meter.
+        meter: MeterId,
+        /// The dimension.
+        dimension: Dimension,
+        /// The value and its limit now.
+        share: Share,
+    },
+    /// Two caps that cross.
+    Caps(CapId, CapId),
+    /// A pattern that matches no known owner.
+    Pattern(EnvelopeId, Pattern),
+    /// A loan that goes on although the envelope lends to its borrower no more.
+    Loan {
+        /// The envelope.
+        envelope: EnvelopeId,
+        /// The borrower.
+        borrower: Label,
+        /// End of its promise.
+        until: Instant,
+    },
+}
+
+/// A meter as answers and metrics show it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct MeterView {
+    /// The meter.
+    pub meter: MeterId,
+    /// Number of the present epoch, from 0.
+    pub epoch: u64,
+    /// The present window; `None` after the last one.
+    pub window: Option<Window>,
+    /// GPUs of claims and holds.
+    pub gpus_used: u64,
+    /// GPUs of holds, which are part of those used.
+    pub gpus_held: u64,
+    /// The most GPUs.
+    pub gpus_limit: Option<u64>,
+    /// GPU-milliseconds accrued in this epoch.
+    pub accrued_gpu_ms: u64,
+    /// GPU-milliseconds accrued and promised in this epoch.
+    pub committed_gpu_ms: u64,
+    /// The most GPU-milliseconds.
+    pub limit_gpu_ms: Option<u64>,
+    /// Epochs that are over.
+    pub closed: Vec<ClosedEpoch>,
+}
+
+/// Room that an envelope has left, over all its meters.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Headroom {
+    /// GPUs that could be taken for an instant.
+    pub gpus: u64,
+    /// Uncommitted GPU-milliseconds; `None` without a time limit.
+    pub gpu_ms: Option<u64>,
+    /// Whether it is declared, in its window and not paused.
+    pub is_open: bool,
+}
+
+impl Accounts {
+    /// A declared budget.
+    pub fn budget(&self, id: &BudgetId) -> Option<&Budget> {
+        self.budgets.get(id).map(AsRef::as_ref)
+    }
+
+    /// All declared budgets, by identity.
+    pub fn budgets(&self) -> impl Iterator<Item = &Budget> {
+        self.budgets.values().map(AsRef::as_ref)
+    }
+
+    /// The owner that declares an envelope.
+    pub fn owner(&self, envelope: &EnvelopeId) -> Option<&Label> {
+        self.envelope_owner(self.envelope(envelope)?.0)
+    }
+
+    /// The owners and parents that budgets name, by name.
+    pub fn owners(&self) -> impl Iterator<Item = &Label> {
+        self.family.known()
+    }
+
+    /// The relatives of an owner in the order of D3, without places.
+    pub fn relatives(&self, owner: &Label) -> Vec<(Relation, Label)> {
+        let kin = self.family.find(owner).and_then(|o| self.family.kin(o));
+        let Some(kin) = kin else { return Vec::new() };
+        let tiers = [
+            (Relation::Sibling, &kin.siblings),
+            (Relation::Ancestor, &kin.ancestors),
+            (Relation::Cousin, &kin.cousins),
+        ];
+        let named = |number: &usize| Some(self.family.owner(*number)?.name.clone());
+        let tier = |(relation, list): (Relation, &Vec<usize>)| -> Vec<_> {
+            let names = list.iter().filter_map(named);
+            names.map(|name| (relation, name)).collect()
+        };
+        tiers.into_iter().flat_map(tier).collect()
+    }
+
+    /// The funded claims and holds of an incarnation, oldest first.
+    pub fn claims(&self, work: &Work) -> Vec<Claim> {
+        let numbers = self.works.get(work).into_iter().flat_map(|w| &w.claims);
+        let claims = numbers.filter_map(|n| self.to_claim(*n, self.claims.get(n)?));
+        claims.collect()
+    }
+
+    /// The funded claims and holds on a meter, oldest first.
+    pub fn claims_on(&self, meter: &MeterId) -> Vec<Claim> {
+        let numbers = self.meter_state(meter).into_iter().flat_map(|m| &m.claims);
+        let claims = numbers.filter_map(|n| self.to_claim(*n, self.claims.get(n)?));
+        claims.collect()
+    }
+
+    fn to_claim(&self, number: u64, claim: &ClaimState) -> Option<Claim> {
+        Some(Claim {
+            id: self.claim_id(claim)?,
+            owner: self.owner_of(&claim.work)?.clone(),
+            number,
+            gpus: claim.gpus,
+            promise: claim.promise,
+            ends: claim.due,
+        })
+    }
+
+    /// The unfunded claims of an incarnation, earliest demotion first.
+    pub fn unfunded(&self, work: &Work) -> Vec<Unfunded> {
+        let list = self.works.get(work).into_iter().flat_map(|w| &w.unfunded);
+        list.map(|claim| Unfunded {
+            work: work.clone(),
+            number: claim.number,
+            gpus: claim.gpus,
+            since: claim.since,
+            cause: claim.cause,
+        })
+        .collect()
+    }
+
+    /// Incarnations with unfunded claims, by UID. Refunding goes by submission, which the plane
+    /// knows (B5).
+    pub fn unfunded_work(&self) -> impl Iterator<Item = &Work> {
+        self.unfunded.iter()
+    }
+
+    /// GPUs of an incarnation: funded and unfunded claims, without holds (A1).
+    pub fn gpus(&self, work: &Work) -> u64 {
+        let Some(state) = self.works.get(work) else {
+            return 0;
+        };
+        let claims = state.claims.iter().filter_map(|n| self.claims.get(n));
+        let funded = claims.filter(|claim| !matches!(claim.promise, Promise::Held { .. }));
+        let funded = funded.map(|claim| claim.gpus);
+        let unfunded = state.unfunded.iter().map(|claim| claim.gpus);
+        funded.chain(unfunded).fold(0, u64::saturating_add)
+    }
+
+    /// One meter.
+    pub fn meter(&self, now: Instant, id: &MeterId) -> Option<MeterView> {
+        Some(self.to_view(now, self.meter_state(id)?))
+    }
+
+    /// The declared meters of a budget: each envelope with its lending pool, then the caps.
+    pub fn meters(&self, now: Instant, id: &BudgetId) -> Vec<MeterView> {
+        let Some(budget) = self.budget(id) else {
+            return Vec::new();
+        };
+        let envelopes = budget.envelopes.iter().flat_map(|envelope| {
+            let envelope = id.envelope(&envelope.name);
+            [
+                MeterId::Envelope(envelope.clone()),
+                MeterId::Lending(envelope),
+            ]
+        });
+        let caps = budget.aggregate_caps.iter();
+        let caps = caps.map(|cap| MeterId::Cap(id.cap(&cap.name)));
+        envelopes
+            .chain(caps)
+            .filter_map(|meter| self.meter(now, &meter))
+            .collect()
+    }
+
+    fn to_view(&self, now: Instant, meter: &Meter) -> MeterView {
+        MeterView {
+            meter: meter.id.clone(),
+            epoch: meter.epoch,
+            window: meter.window,
+            gpus_used: meter.gpus(),
+            gpus_held: meter.gpus_held(),
+            gpus_limit: meter.gpus_limit,
+            accrued_gpu_ms: saturated(meter.accrued(now)),
+            committed_gpu_ms: saturated(self.committed(now, meter)),
+            limit_gpu_ms: meter.time_limit,
+            closed: meter.closed.clone(),
+        }
+    }
+
+    /// Committed time. On a meter without a time limit promises may have ended without a decision,
+    /// so its claims are added one by one.
+    fn committed(&self, now: Instant, meter: &Meter) -> u128 {
+        if meter.time_limit_in_force().is_some() {
+            return meter.committed(now);
+        }
+        let claims = meter.claims.iter().filter_map(|n| self.claims.get(n));
+        let promised = claims.map(|claim| product(claim.gpus, meter.length(claim.promise, now)));
+        meter.accrued(now) + promised.sum::<u128>()
+    }
+
+    /// The room that an envelope has left, over its own meter and its caps.
+    pub fn headroom(&self, now: Instant, id: &EnvelopeId) -> Option<Headroom> {
+        let (_, envelope) = self.envelope(id)?;
+        let meters = envelope.meters.iter().filter_map(|m| self.meters.get(*m));
+        let mut headroom = Headroom {
+            gpus: u64::MAX,
+            gpu_ms: None,
+            is_open: self.is_open(envelope, now)
+                && envelope.declared.as_ref().is_some_and(|d| !d.is_paused),
+        };
+        for meter in meters {
+            if let Some(limit) = meter.gpus_limit {
+                headroom.gpus = headroom.gpus.min(limit.saturating_sub(meter.gpus()));
+            }
+            if let Some(limit) = meter.time_limit_in_force() {
+                let left = saturated(u128::from(limit).saturating_sub(meter.committed(now)));
+                headroom.gpu_ms = Some(headroom.gpu_ms.map_or(left, |least| least.min(left)));
+            }
+        }
+        Some(headroom)
+    }
+
+    /// Used GPU time by owner, envelope, class and UTC day.
+    pub fn usage(&self, now: Instant) -> impl Iterator<Item = UsageRow> {
+        self.usage.rows(now)
+    }
+
+    /// The GPU time of a run by payer and epoch.
+    pub fn debits(&self, now: Instant, run: &RunUid) -> Vec<Debit> {
+        let mut debits = self.debits.of(run);
+        let first = Work {
+            run: run.clone(),
+            incarnation: 0,
+        };
+        let of_run = self.works.range(first..);
+        for (_, state) in of_run.take_while(|(work, _)| work.run == *run) {
+            for claim in state.claims.iter().filter_map(|n| self.claims.get(n)) {
+                let Some(envelope) = self.envelopes.get(claim.envelope) else {
+                    continue;
+                };
+                let own = envelope.meters.first().and_then(|m| self.meters.get(*m));
+                let epoch = own.map_or(0, |meter| meter.epoch);
+                let key = (Some(envelope.id.clone()), claim.pool.class(), epoch);
+                if !matches!(claim.promise, Promise::Held { .. }) {
+                    let length = now.since(claim.since).ms();
+                    *debits.entry(key).or_default() += product(claim.gpus, length);
+                }
+            }
+            for claim in &state.unfunded {
+                let length = now.since(claim.debited).ms();
+                let key = (None, Class::Unfunded, 0);
+                *debits.entry(key).or_default() += product(claim.gpus, length);
+            }
+        }
+        debits.retain(|_, gpu_ms| 0 < *gpu_ms);
+        let list = debits.iter();
+        list.map(|(key, gpu_ms)| debit(key, *gpu_ms)).collect()
+    }
+
+    /// The conditions of a budget, one of each kind, in order.
+    pub fn conditions(&self, now: Instant, id: &BudgetId) -> Vec<Condition> {
+        let Some(budget) = self.budget(id) else {
+            return Vec::new();
+        };
+        let about = |kind| match kind {
+            ConditionKind::Ready if budget.paused => vec![About::Paused],
+            ConditionKind::Ready => Vec::new(),
+            ConditionKind::NearLimit => self.announced(now, id, 0, is_not_cap),
+            ConditionKind::Exhausted => self.announced(now, id, 2, is_not_cap),
+            ConditionKind::CapNearLimit => self.announced(now, id, 0, is_cap),
+            ConditionKind::CapExhausted => self.announced(now, id, 2, is_cap),
+            ConditionKind::CrossingCaps => crossing(budget),
+            ConditionKind::UnusedLending => self.unused_lending(budget),
+        };
+        let condition = |kind| Condition {
+            kind,
+            about: about(kind),
+        };
+        ConditionKind::ALL.into_iter().map(condition).collect()
+    }
+
+    /// Meters of a budget whose percentage number `level` is announced.
+    fn announced(
+        &self,
+        now: Instant,
+        id: &BudgetId,
+        level: usize,
+        wanted: fn(&MeterId) -> bool,
+    ) -> Vec<About> {
+        let views = self.meters(now, id).into_iter();
+        let meters = views.filter_map(|view| self.meter_state(&view.meter));
+        let mut list = Vec::new();
+        for meter in meters.filter(|meter| wanted(&meter.id)) {
+            for dimension in Dimension::ALL {
+                let announced = meter.announced(dimension).get(level);
+                if let (Some(Some(_)), Some(share)) = (announced, meter.share(dimension, now)) {
+                    list.push(About::Meter {
+                        meter: meter.id.clone(),
+                        dimension,
+                        share,
+                    });
+                }
+            }
+        }
+        list
+    }
+
+    fn unused_lending(&self, budget: &Budget) -> Vec<About> {
+        let mut list = Vec::new();
+        for envelope in &budget.envelopes {
+            let id = budget.envelope_id(envelope);
+            let patterns = envelope.lending.iter().flat_map(|lending| &lending.to);
+            for pattern in patterns {
+                if !self.family.known().any(|owner| pattern.matches(owner)) {
+                    list.push(About::Pattern(id.clone(), pattern.clone()));
+                }
+            }
+            for claim in self.claims_on(&MeterId::Lending(id.clone())) {
+                let is_loan = claim.id.pool == Pool::Lent && !envelope.lends_to(&claim.owner);
+                if let Some(until) = claim.promise.until().filter(|_| is_loan) {
+                    list.push(About::Loan {
+                        envelope: id.clone(),
+                        borrower: claim.owner,
+                        until,
+                    });
+                }
+            }
+        }
+        list
+    }
+}
+
+fn is_cap(meter: &MeterId) -> bool {
+    matches!(meter, MeterId::Cap(_))
+}
+
+fn is_not_cap(meter: &MeterId) -> bool {
+    !is_cap(meter)
+}
+
+/// Pairs of caps that share envelopes, neither of which contains the other.
+fn crossing(budget: &Budget) -> Vec<About> {
+    let sets: Vec<(CapId, BTreeSet<&EnvelopeId>)> = budget
+        .aggregate_caps
+        .iter()
+        .map(|cap| (budget.cap_id(cap), cap.envelopes.iter().collect()))
+        .collect();
+    let mut list = Vec::new();
+    for (number, (one, members)) in sets.iter().enumerate() {
+        for (other, others) in sets.iter().skip(number + 1) {
+            let is_nested = members.is_subset(others) || others.is_subset(members);
+            if !is_nested && !members.is_disjoint(others) {
+                list.push(About::Caps(one.clone(), other.clone()));
+            }
+        }
+    }
+    list
+}

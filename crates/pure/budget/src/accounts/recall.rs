@@ -1,0 +1,78 @@
+//! Recall: an owner takes its envelopes back from relatives (B6).
+
+use bursar_units::Instant;
+
+use super::Accounts;
+use super::pad::{Moment, Pad};
+use crate::claim::{ClaimLine, Demoted, Demotion, Pool, Promise};
+use crate::cover::{Failure, Plan, Request};
+
+impl Accounts {
+    /// The payers of a request that takes GPUs or a hold in this record. If the plan fails, it is
+    /// tried again with the k newest Family claims on the owner's own envelopes demoted, for the
+    /// smallest k that succeeds. If none does, nobody is demoted.
+    pub fn plan_recalling(&self, now: Instant, request: &Request) -> Result<Plan, Failure> {
+        let failure = match self.plan(now, request) {
+            Ok(plan) => return Ok(plan),
+            Err(failure) => failure,
+        };
+        let mut pad = Pad::default();
+        let mut recalled = Vec::new();
+        for number in self.recallable(request) {
+            let Some(claim) = self.claims.get(&number) else {
+                continue;
+            };
+            let payer = (claim.envelope, claim.pool);
+            let moment = Moment::live(now);
+            pad.charge(self, moment, payer, claim.gpus, claim.promise, -1);
+            recalled.extend(self.demotion(number, claim.gpus, Demoted::Recall));
+            if let Ok(mut plan) = self.plan_on(pad.clone(), now, request) {
+                plan.recalled = recalled;
+                return Ok(plan);
+            }
+        }
+        Err(failure)
+    }
+
+    /// Family claims on the owner's envelopes of the flavor, newest first.
+    fn recallable(&self, request: &Request) -> Vec<u64> {
+        let Some(owner) = self.family.find(&request.owner) else {
+            return Vec::new();
+        };
+        let shelves = self.family.shelves(owner, &request.flavor);
+        let envelopes = shelves.iter().flat_map(|shelf| &shelf.envelopes);
+        let own = envelopes.filter_map(|envelope| {
+            let meter = self.envelopes.get(*envelope)?.meters.first()?;
+            self.meters.get(*meter)
+        });
+        let mut claims: Vec<u64> = own.flat_map(|meter| meter.claims.iter().copied()).collect();
+        claims.retain(|number| {
+            let claim = self.claims.get(number);
+            claim.is_some_and(|claim| {
+                claim.pool == Pool::Family && !matches!(claim.promise, Promise::Held { .. })
+            })
+        });
+        claims.sort_unstable_by(|one, other| other.cmp(one));
+        claims
+    }
+
+    /// The demotion of GPUs of a claim.
+    pub(super) fn demotion(&self, number: u64, gpus: u64, cause: Demoted) -> Option<Demotion> {
+        let claim = self.claims.get(&number)?;
+        let envelope = self.envelopes.get(claim.envelope)?;
+        let declared = envelope.declared.as_ref();
+        let is_end = declared
+            .is_some_and(|declared| declared.spec.on_exhaustion == crate::spec::OnExhaustion::End);
+        Some(Demotion {
+            work: claim.work.clone(),
+            line: ClaimLine {
+                envelope: envelope.id.clone(),
+                pool: claim.pool,
+                gpus,
+                until: claim.promise.until().unwrap_or(self.time),
+            },
+            cause,
+            ends: is_end && cause == Demoted::Depletion,
+        })
+    }
+}
