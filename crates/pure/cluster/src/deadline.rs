@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use bursar_budget::accounts::{Kind, PromiseEnd};
+use bursar_budget::accounts::{Demotions, Kind, PromiseEnd};
 use bursar_budget::{ClaimLine, Funded, Work};
 use bursar_plane::{Class, Decided, Due, Steps};
 use bursar_units::Instant;
@@ -103,8 +103,9 @@ impl Clusters {
                 Some(PromiseEnd::Extended(line)) => {
                     self.promise(at, &claim.work, line, Funded::Extension, out);
                 }
-                Some(PromiseEnd::Overruns(line)) => {
+                Some(PromiseEnd::Overruns { line, exhausted }) => {
                     self.promise(at, &claim.work, line, Funded::Overrun, out);
+                    self.note_exhausted(at, &exhausted, out);
                 }
                 Some(PromiseEnd::Demoted(demotion)) => self.demote(at, vec![demotion], out),
                 None => {}
@@ -120,7 +121,9 @@ impl Clusters {
         cause: Funded,
         out: &mut Decided<Event>,
     ) {
-        let Some((_, live)) = self.live_run(&work.run) else { return };
+        let Some((_, live)) = self.live_run(&work.run) else {
+            return;
+        };
         let event = Event::RunFunded {
             of: live.who(),
             incarnation: work.incarnation,
@@ -135,10 +138,14 @@ impl Clusters {
     /// Depletion (B2): overrunning claims are demoted; where their envelope says so, work that
     /// refunding does not fund ends.
     fn deplete(&mut self, at: Instant, out: &mut Decided<Event>) {
-        let demotions = self.accounts.depletions(at);
+        let Demotions {
+            list: demotions,
+            exhausted,
+        } = self.accounts.depletions(at);
         let ending = demotions.iter().filter(|demotion| demotion.ends);
         let ending: BTreeSet<Work> = ending.map(|demotion| demotion.work.clone()).collect();
         self.demote(at, demotions, out);
+        self.note_exhausted(at, &exhausted, out);
         self.refund(at, out);
         for work in ending {
             if !self.accounts.unfunded(&work).is_empty() {
@@ -149,7 +156,12 @@ impl Clusters {
     }
 
     fn stop_overdue(&mut self, at: Instant, out: &mut Decided<Event>) {
-        while let Some((_, number)) = self.walltimes.first().copied().filter(|(due, _)| *due <= at) {
+        while let Some((_, number)) = self
+            .walltimes
+            .first()
+            .copied()
+            .filter(|(due, _)| *due <= at)
+        {
             self.stop(at, Some(number), Reason::Walltime, None, out);
         }
     }
@@ -169,8 +181,12 @@ impl Clusters {
         code: Option<i32>,
         out: &mut Decided<Event>,
     ) {
-        let Some(live) = number.and_then(|number| self.live.get(&number)) else { return };
-        let Some(held) = live.held.as_ref().filter(|_| !live.is_ending()) else { return };
+        let Some(live) = number.and_then(|number| self.live.get(&number)) else {
+            return;
+        };
+        let Some(held) = live.held.as_ref().filter(|_| !live.is_ending()) else {
+            return;
+        };
         let grace = live.run.grace().min(self.policy.grace_max);
         let hard_end = live.hard_end(held.opened).map(|end| end.max(at));
         let deadline = match reason {

@@ -1,5 +1,6 @@
 //! Decisions on commands and changes.
 
+use bursar_budget::accounts::Edit;
 use bursar_budget::{Budget, BudgetId, EnvelopeId, MeterId, RunUid};
 use bursar_plane::{Decided, STEPS_PER_RECORD_MAX};
 use bursar_units::{Instant, Label, ObjectName, ScopedName};
@@ -20,7 +21,9 @@ impl Clusters {
         let reply = match command {
             Command::CancelRun { run } => self.cancel(now, run, out)?,
             Command::RotateEnvelope { envelope } => self.rotate(now, envelope, out)?,
-            Command::RunStarted { uid, incarnation } => self.started(now, uid, *incarnation, out)?,
+            Command::RunStarted { uid, incarnation } => {
+                self.started(now, uid, *incarnation, out)?
+            }
             Command::RunExited {
                 uid,
                 incarnation,
@@ -41,7 +44,10 @@ impl Clusters {
         if self.open.is_stirred {
             self.refund(now, out);
         }
-        self.finish(Starting::Allowed, now, &mut { STEPS_PER_RECORD_MAX }, out);
+        // Starting that is owed belongs to the tick that leaves no deadline.
+        let no_deadline = Instant::default();
+        let grants = &mut { STEPS_PER_RECORD_MAX };
+        self.finish(Starting::Allowed, no_deadline, grants, out);
         if !out.is_empty() {
             self.note_near(now, out);
         }
@@ -63,7 +69,9 @@ impl Clusters {
         if let [Change::SetRun(run)] = changes {
             return self.check_run(now, run);
         }
-        let has_runs = changes.iter().any(|change| matches!(change, Change::SetRun(_)));
+        let has_runs = changes
+            .iter()
+            .any(|change| matches!(change, Change::SetRun(_)));
         if !has_runs {
             return Ok(());
         }
@@ -96,8 +104,8 @@ impl Clusters {
         if self.accounts.budget(&budget.id()) == Some(budget) {
             return;
         }
-        let (closed, meters) = self.accounts.edit(at, budget);
-        self.open.refit.extend(meters);
+        let Edit { closed, refit } = self.accounts.edit(at, budget);
+        self.open.refit.extend(refit);
         for epoch in closed {
             self.emit(at, Event::EpochClosed { epoch, t: None }, out);
         }
@@ -113,7 +121,11 @@ impl Clusters {
             }
             return;
         }
-        let place = if self.open.record == out.record() { self.open.runs } else { 0 };
+        let place = if self.open.record == out.record() {
+            self.open.runs
+        } else {
+            0
+        };
         let name = match place {
             0 => format!("run-{}", out.record()),
             _ => format!("run-{}.{}", out.record(), place + 1),
@@ -138,7 +150,8 @@ impl Clusters {
                 }
                 Change::DropBudget { budget } => {
                     let is_set = set.iter().any(|other| other.id() == *budget);
-                    let is_known = self.accounts.budget(budget).is_some() && !dropped.contains(&budget);
+                    let is_known =
+                        self.accounts.budget(budget).is_some() && !dropped.contains(&budget);
                     if !is_set && !is_known {
                         let budget = budget.clone();
                         return Err(Refusal::NoSuchBudget { budget });
@@ -173,7 +186,11 @@ impl Clusters {
         let (waiting, max) = (self.queue.waiting(&run.owner), self.policy.pending_max);
         if max <= waiting {
             let owner: Label = run.owner.clone();
-            return Err(Refusal::OverLimit { owner, waiting, max });
+            return Err(Refusal::OverLimit {
+                owner,
+                waiting,
+                max,
+            });
         }
         self.check_fits(now, run)
     }
@@ -183,12 +200,9 @@ impl Clusters {
         let place = self.nodes.first_place(&run.flavor, &run.location);
         if let Some(place) = place {
             let request = request_at(now, run, place);
-            if let Err(failure) = self.accounts.could_ever_cover(now, &request) {
-                return Err(Refusal::NeverCovered {
-                    run: run.id(),
-                    failure: Box::new(failure),
-                    trace: self.accounts.trace(now, &request).rows,
-                });
+            if let Err(trace) = self.accounts.could_ever_cover(now, &request) {
+                let run = run.id();
+                return Err(Refusal::NeverCovered { run, trace });
             }
         }
         if place.is_some() && self.nodes.ever_fits(&gang(run)) {
@@ -203,7 +217,12 @@ impl Clusters {
         })
     }
 
-    fn cancel(&mut self, now: Instant, run: &ScopedName, out: &mut Decided<Event>) -> Result<Reply, Refusal> {
+    fn cancel(
+        &mut self,
+        now: Instant,
+        run: &ScopedName,
+        out: &mut Decided<Event>,
+    ) -> Result<Reply, Refusal> {
         let no_run = || Refusal::NoSuchRun { run: run.clone() };
         let uid = self.names.get(run).cloned().ok_or_else(no_run)?;
         let before = out.len();
@@ -222,11 +241,22 @@ impl Clusters {
         })
     }
 
-    fn rotate(&mut self, now: Instant, envelope: &EnvelopeId, out: &mut Decided<Event>) -> Result<Reply, Refusal> {
+    fn rotate(
+        &mut self,
+        now: Instant,
+        envelope: &EnvelopeId,
+        out: &mut Decided<Event>,
+    ) -> Result<Reply, Refusal> {
         let meter = MeterId::Envelope(envelope.clone());
-        let is_declared = self.accounts.budget(&envelope.budget()).is_some_and(|budget| {
-            budget.envelopes.iter().any(|own| own.name.as_str() == envelope.name())
-        });
+        let is_declared = self
+            .accounts
+            .budget(&envelope.budget())
+            .is_some_and(|budget| {
+                budget
+                    .envelopes
+                    .iter()
+                    .any(|own| own.name.as_str() == envelope.name())
+            });
         if !is_declared || self.accounts.meter(now, &meter).is_none() {
             let envelope = envelope.clone();
             return Err(Refusal::NoSuchEnvelope { envelope });
@@ -238,7 +268,13 @@ impl Clusters {
         Ok(Reply::Done)
     }
 
-    fn started(&mut self, now: Instant, uid: &RunUid, incarnation: u64, out: &mut Decided<Event>) -> Result<Reply, Refusal> {
+    fn started(
+        &mut self,
+        now: Instant,
+        uid: &RunUid,
+        incarnation: u64,
+        out: &mut Decided<Event>,
+    ) -> Result<Reply, Refusal> {
         let live = self.held_run(uid, incarnation)?;
         let held = live.held.as_ref();
         let is_new = held.is_some_and(|held| held.running.is_none() && held.ending.is_none());
@@ -260,7 +296,9 @@ impl Clusters {
         out: &mut Decided<Event>,
     ) -> Result<Reply, Refusal> {
         let live = self.held_run(uid, incarnation)?;
-        let Some(held) = &live.held else { return Ok(Reply::Unchanged) };
+        let Some(held) = &live.held else {
+            return Ok(Reply::Unchanged);
+        };
         let is_gone = |pod: &u64| pods.is_empty() || pods.contains(pod);
         let gone: Vec<u64> = held.pods.keys().copied().filter(is_gone).collect();
         if gone.is_empty() {
@@ -296,7 +334,12 @@ impl Clusters {
         Ok(Reply::Done)
     }
 
-    fn set_policy(&mut self, now: Instant, policy: &Policy, out: &mut Decided<Event>) -> Result<Reply, Refusal> {
+    fn set_policy(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        out: &mut Decided<Event>,
+    ) -> Result<Reply, Refusal> {
         if let Some(field) = policy.not_yet() {
             let field = format!("resolver.{field}");
             return Err(Refusal::NotYet { field });
@@ -318,7 +361,14 @@ impl Clusters {
         out: &mut Decided<Event>,
     ) {
         let outcome = reason.outcome();
-        let event = Event::RunEnded { of, outcome, reason, code, detail, t: None };
+        let event = Event::RunEnded {
+            of,
+            outcome,
+            reason,
+            code,
+            detail,
+            t: None,
+        };
         self.emit(at, event, out);
     }
 

@@ -121,9 +121,14 @@ impl Clusters {
         let seating = self.nodes.place(&gang(run));
         let request = match &seating {
             Some(seating) => Some(start_request(now, live, seating)),
-            None => self.nodes.first_place(&run.flavor, &run.location).map(|place| request_at(now, run, place)),
+            None => self
+                .nodes
+                .first_place(&run.flavor, &run.location)
+                .map(|place| request_at(now, run, place)),
         };
-        let recalled = request.as_ref().map(|request| self.accounts.plan_recalling(now, request));
+        let recalled = request
+            .as_ref()
+            .map(|request| self.accounts.plan_recalling(now, request));
         let takes = match &recalled {
             Some(Ok(plan)) => plan.takes.clone(),
             _ => Vec::new(),
@@ -157,27 +162,42 @@ impl Clusters {
                 WaitReason::NodesUnusable
             }
         });
-        money.into_iter().chain(room).min().unwrap_or(WaitReason::QueueOrder)
+        money
+            .into_iter()
+            .chain(room)
+            .min()
+            .unwrap_or(WaitReason::QueueOrder)
     }
 
     fn holders(&self, now: Instant, waiting: &Live) -> Vec<Holder> {
         let run = &waiting.run;
-        let mut holders: Vec<Holder> = self.live.values().filter_map(|live| {
-            let held = live.held.as_ref()?;
-            let is_wanted = |pod: &&crate::Pod| {
-                let seat = self.nodes.seat(pod.node.as_str());
-                seat.is_some_and(|(place, flavor)| *flavor == run.flavor && run.location.matches(place))
-            };
-            let gpus = held.pods.values().filter(is_wanted).map(crate::Pod::width).sum();
-            let stated = live.stated().map(|stated| held.opened.after(stated));
-            (gpus > 0).then(|| Holder {
-                uid: live.uid.clone(),
-                run: live.run.id(),
-                owner: live.run.owner.clone(),
-                gpus,
-                stated_end: stated.filter(|end| now < *end),
+        let mut holders: Vec<Holder> = self
+            .live
+            .values()
+            .filter_map(|live| {
+                let held = live.held.as_ref()?;
+                let is_wanted = |pod: &&crate::Pod| {
+                    let seat = self.nodes.seat(pod.node.as_str());
+                    seat.is_some_and(|(place, flavor)| {
+                        *flavor == run.flavor && run.location.matches(place)
+                    })
+                };
+                let gpus = held
+                    .pods
+                    .values()
+                    .filter(is_wanted)
+                    .map(crate::Pod::width)
+                    .sum();
+                let stated = live.stated().map(|stated| held.opened.after(stated));
+                (gpus > 0).then(|| Holder {
+                    uid: live.uid.clone(),
+                    run: live.run.id(),
+                    owner: live.run.owner.clone(),
+                    gpus,
+                    stated_end: stated.filter(|end| now < *end),
+                })
             })
-        }).collect();
+            .collect();
         holders.sort_by(|a, b| b.gpus.cmp(&a.gpus).then_with(|| a.run.cmp(&b.run)));
         holders.truncate(HOLDERS_MAX);
         holders

@@ -122,8 +122,13 @@ impl Clusters {
             owed: self.owed,
         });
         let policy = self.policy_set.then(|| Fact::Policy(self.policy.clone()));
-        let accounts = self.is_begun.then(|| self.accounts.facts().map(Fact::Account));
-        let live = self.live.iter().map(|(number, live)| live_fact(*number, live));
+        let accounts = self
+            .is_begun
+            .then(|| self.accounts.facts().map(Fact::Account));
+        let live = self
+            .live
+            .iter()
+            .map(|(number, live)| live_fact(*number, live));
         let ended = self.ends.iter();
         let ended = ended.filter_map(|uid| Some(ended_fact(uid, self.ended.get(uid)?)));
         let first = cluster.into_iter().chain(policy);
@@ -144,7 +149,14 @@ impl Clusters {
                 self.policy_set = true;
             }
             Fact::Account(fact) => self.accounts.restore(fact),
-            Fact::LiveRun { number, uid, run, submitted, incarnation, held } => {
+            Fact::LiveRun {
+                number,
+                uid,
+                run,
+                submitted,
+                incarnation,
+                held,
+            } => {
                 let live = Live {
                     uid,
                     run,
@@ -171,8 +183,24 @@ impl Clusters {
                 code,
                 detail,
             } => {
-                let end = End { at: ended, outcome, reason, code, detail };
-                let ended = Ended { run, submitted, incarnation, opened, record, first, running, pods, end };
+                let end = End {
+                    at: ended,
+                    outcome,
+                    reason,
+                    code,
+                    detail,
+                };
+                let ended = Ended {
+                    run,
+                    submitted,
+                    incarnation,
+                    opened,
+                    record,
+                    first,
+                    running,
+                    pods,
+                    end,
+                };
                 self.remember(uid, ended);
             }
         }
@@ -215,13 +243,23 @@ fn held_of(fact: HeldFact) -> Held {
         closed: by_number(fact.closed),
         start_by: fact.start_by,
         running: fact.running,
-        ending: fact.ending.map(|(reason, deadline)| Ending { reason, deadline, code }),
+        ending: fact.ending.map(|(reason, deadline)| Ending {
+            reason,
+            deadline,
+            code,
+        }),
         edited: fact.edited,
     }
 }
 
 fn ended_fact(uid: &RunUid, ended: &Ended) -> Fact {
-    let End { at, outcome, reason, code, detail } = ended.end.clone();
+    let End {
+        at,
+        outcome,
+        reason,
+        code,
+        detail,
+    } = ended.end.clone();
     Fact::EndedRun {
         uid: uid.clone(),
         run: ended.run.clone(),

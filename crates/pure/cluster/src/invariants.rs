@@ -65,7 +65,8 @@ impl Clusters {
         let waiting = self.live.values().filter(|live| live.held.is_none());
         let waiting: BTreeSet<&RunUid> = waiting.map(|live| &live.uid).collect();
         let queued = self.queue();
-        let is_same = queued.len() == waiting.len() && queued.iter().all(|uid| waiting.contains(uid));
+        let is_same =
+            queued.len() == waiting.len() && queued.iter().all(|uid| waiting.contains(uid));
         if !is_same {
             let (waiting, queued) = (waiting.len(), queued.len());
             return Err(Broken::Queue { waiting, queued });
@@ -91,8 +92,11 @@ impl Clusters {
                 }
             }
         }
-        let nodes: BTreeSet<(&ObjectName, u32)> =
-            self.nodes.all_leased().map(|(node, gpu, _)| (node, gpu)).collect();
+        let nodes: BTreeSet<(&ObjectName, u32)> = self
+            .nodes
+            .all_leased()
+            .map(|(node, gpu, _)| (node, gpu))
+            .collect();
         if nodes != held {
             let (nodes, runs) = (nodes.len(), held.len());
             return Err(Broken::Leased { nodes, runs });

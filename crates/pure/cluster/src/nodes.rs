@@ -4,13 +4,16 @@
 //! ([`Nodes::unlabelled`]) and blocks nobody. A node that is not schedulable keeps its leases and gets
 //! no new ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use bursar_budget::placement::{Gang, Host, Hosts, Seating, fits_empty, place};
+use bursar_budget::placement::{Gang, Host, Hosts, Seating};
 use bursar_budget::{Place, RunUid, Selector};
 use bursar_plane::Node;
 use bursar_plane::inventory::{CLUSTER, DOMAIN, FLAVOR, REGION};
 use bursar_units::{Label, ObjectName};
+
+/// Most GPUs of one node that are leased; further ones stay free.
+pub const NODE_GPUS_MAX: u32 = 1_024;
 
 /// All nodes, by name.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +22,8 @@ pub struct Nodes {
     leased: BTreeMap<ObjectName, BTreeMap<u32, RunUid>>,
     /// Schedulable nodes with their free GPUs.
     hosts: Hosts,
+    /// All declared nodes, taken empty.
+    empty: Hosts,
     /// Raised whenever room may have grown; a placement that failed fails again until then.
     version: u64,
 }
@@ -38,7 +43,9 @@ impl Nodes {
             Some(node) => {
                 let declared = Declared {
                     seat: seat(node),
-                    gpus: u32::try_from(node.gpus).unwrap_or(u32::MAX),
+                    gpus: u32::try_from(node.gpus)
+                        .unwrap_or(u32::MAX)
+                        .min(NODE_GPUS_MAX),
                     is_usable: !node.unschedulable,
                 };
                 self.declared.insert(name.clone(), declared);
@@ -52,50 +59,56 @@ impl Nodes {
     }
 
     /// Leases GPUs of a node to a run.
-    pub(crate) fn lease(&mut self, name: &ObjectName, gpus: impl Iterator<Item = u32>, run: &RunUid) {
+    pub(crate) fn lease(
+        &mut self,
+        name: &ObjectName,
+        gpus: impl Iterator<Item = u32>,
+        run: &RunUid,
+    ) {
         let leased = self.leased.entry(name.clone()).or_default();
-        leased.extend(gpus.map(|gpu| (gpu, run.clone())));
-        self.refresh(name);
+        let gpus: Vec<u32> = gpus.collect();
+        leased.extend(gpus.iter().map(|gpu| (*gpu, run.clone())));
+        self.hosts.take(name, &gpus);
     }
 
     /// Frees GPUs of a node.
     pub(crate) fn free(&mut self, name: &ObjectName, gpus: impl Iterator<Item = u32>) {
+        let mut gpus: Vec<u32> = gpus.collect();
         if let Some(leased) = self.leased.get_mut(name) {
-            for gpu in gpus {
-                leased.remove(&gpu);
-            }
+            gpus.retain(|gpu| leased.remove(gpu).is_some());
             if leased.is_empty() {
                 self.leased.remove(name);
             }
         }
-        self.refresh(name);
+        let declared = self.declared.get(name).map_or(0, |node| node.gpus);
+        gpus.retain(|gpu| *gpu < declared);
+        self.hosts.give(name, &gpus);
         self.version += 1;
     }
 
     /// A place for a gang on the free GPUs.
     pub(crate) fn place(&self, gang: &Gang) -> Option<Seating> {
-        place(&self.hosts, gang)
+        self.hosts.place(gang)
     }
 
     /// Whether the gang fits all declared nodes taken empty, schedulable or not.
     pub(crate) fn ever_fits(&self, gang: &Gang) -> bool {
-        self.fits_empty(gang, false)
+        self.empty.place(gang).is_some()
     }
 
     /// Whether the gang fits all schedulable nodes taken empty.
     pub(crate) fn would_fit_usable(&self, gang: &Gang) -> bool {
-        self.fits_empty(gang, true)
-    }
-
-    fn fits_empty(&self, gang: &Gang, usable_only: bool) -> bool {
-        let nodes = self.declared.iter();
-        let nodes = nodes.filter(|(_, node)| node.is_usable || !usable_only);
-        let empty = nodes.filter_map(|(name, declared)| {
-            let (place, flavor) = declared.seat.as_ref()?;
-            let is_wanted = *flavor == gang.flavor && gang.location.matches(place);
-            is_wanted.then(|| host(name, place, flavor, (0..declared.gpus).collect()))
-        });
-        fits_empty(empty.collect(), gang)
+        let mut usable = Hosts::default();
+        let hosts = self.empty.iter();
+        let is_usable = |host: &&Host| {
+            self.declared
+                .get(&host.name)
+                .is_some_and(|node| node.is_usable)
+        };
+        hosts
+            .filter(is_usable)
+            .for_each(|host| usable.set(host.clone()));
+        usable.place(gang).is_some()
     }
 
     /// GPUs of a flavor at some places, on all declared nodes.
@@ -109,7 +122,9 @@ impl Nodes {
     pub fn free_gpus(&self, flavor: &Label, location: &Selector) -> u64 {
         let nodes = self.declared.iter();
         let wanted = nodes.filter(|(_, node)| node.is_usable && node.is_at(flavor, location));
-        wanted.map(|(name, node)| u64::from(node.gpus).saturating_sub(self.used(name))).sum()
+        wanted
+            .map(|(name, node)| u64::from(node.gpus).saturating_sub(self.used(name)))
+            .sum()
     }
 
     /// The first place with GPUs of a flavor, among some places, on all declared nodes.
@@ -154,12 +169,20 @@ impl Nodes {
 
     /// Computes the free GPUs of a node anew.
     fn refresh(&mut self, name: &ObjectName) {
-        let declared = self.declared.get(name).filter(|node| node.is_usable);
-        let seat = declared.and_then(|node| Some((node.seat.as_ref()?, node.gpus)));
-        let Some(((place, flavor), gpus)) = seat else {
-            self.hosts.remove(name);
+        self.hosts.remove(name);
+        self.empty.remove(name);
+        let Some(declared) = self.declared.get(name) else {
             return;
         };
+        let Some((place, flavor)) = &declared.seat else {
+            return;
+        };
+        let gpus = declared.gpus;
+        self.empty
+            .set(host(name, place, flavor, (0..gpus).collect()));
+        if !declared.is_usable {
+            return;
+        }
         let leased = self.leased.get(name);
         let is_free = |gpu: &u32| leased.is_none_or(|leased| !leased.contains_key(gpu));
         let free = (0..gpus).filter(is_free).collect();
@@ -185,7 +208,7 @@ fn seat(node: &Node) -> Option<(Place, Label)> {
     Some((place, label(FLAVOR)?))
 }
 
-fn host(name: &ObjectName, place: &Place, flavor: &Label, free: Vec<u32>) -> Host {
+fn host(name: &ObjectName, place: &Place, flavor: &Label, free: BTreeSet<u32>) -> Host {
     Host {
         name: name.clone(),
         place: place.clone(),

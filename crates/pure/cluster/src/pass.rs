@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use bursar_budget::accounts::Kind;
-use bursar_budget::cover::{Borrowing, Failure, Group, Plan, Request};
+use bursar_budget::accounts::{Demotions, Kind};
+use bursar_budget::cover::{Borrowing, Dimension, Group, Plan, Request};
 use bursar_budget::placement::{Gang, Seating};
-use bursar_budget::{Demotion, Funded, Place, Unfunded, Work};
+use bursar_budget::{Demotion, Funded, MeterId, Place, Unfunded, Work};
 use bursar_plane::Decided;
 use bursar_units::{Instant, Millis};
 
@@ -38,7 +38,11 @@ impl Clusters {
             _ => {}
         }
         self.open.is_stirred |= opens || stirs(&event);
-        out.push(if at == out.time() { event } else { event.at(at) });
+        out.push(if at == out.time() {
+            event
+        } else {
+            event.at(at)
+        });
     }
 
     /// Begins the notes on a record.
@@ -54,9 +58,19 @@ impl Clusters {
     }
 
     /// Records demotions.
-    pub(crate) fn demote(&mut self, at: Instant, demotions: Vec<Demotion>, out: &mut Decided<Event>) {
-        for Demotion { work, line, cause, .. } in demotions {
-            let Some((_, live)) = self.live_run(&work.run) else { continue };
+    pub(crate) fn demote(
+        &mut self,
+        at: Instant,
+        demotions: Vec<Demotion>,
+        out: &mut Decided<Event>,
+    ) {
+        for Demotion {
+            work, line, cause, ..
+        } in demotions
+        {
+            let Some((_, live)) = self.live_run(&work.run) else {
+                continue;
+            };
             let event = Event::RunDemoted {
                 of: live.who(),
                 incarnation: work.incarnation,
@@ -72,8 +86,9 @@ impl Clusters {
     pub(crate) fn refit(&mut self, at: Instant, out: &mut Decided<Event>) {
         let meters = std::mem::take(&mut self.open.refit);
         if !meters.is_empty() {
-            let demotions = self.accounts.refit(at, &meters);
-            self.demote(at, demotions, out);
+            let Demotions { list, exhausted } = self.accounts.refit(at, &meters);
+            self.demote(at, list, out);
+            self.note_exhausted(at, &exhausted, out);
         }
     }
 
@@ -94,9 +109,19 @@ impl Clusters {
         }
     }
 
-    fn refund_claim(&mut self, at: Instant, number: u64, claim: &Unfunded, out: &mut Decided<Event>) {
-        let Some(live) = self.live.get(&number) else { return };
-        let Some(request) = self.refund_request(at, live, claim) else { return };
+    fn refund_claim(
+        &mut self,
+        at: Instant,
+        number: u64,
+        claim: &Unfunded,
+        out: &mut Decided<Event>,
+    ) {
+        let Some(live) = self.live.get(&number) else {
+            return;
+        };
+        let Some(request) = self.refund_request(at, live, claim) else {
+            return;
+        };
         match self.accounts.plan(at, &request) {
             Ok(plan) => {
                 let event = Event::RunFunded {
@@ -109,13 +134,18 @@ impl Clusters {
                 };
                 self.emit(at, event, out);
             }
-            Err(failure) => self.note_exhausted(at, &failure, out),
+            Err(failure) => self.note_exhausted(at, &failure.exhausted, out),
         }
     }
 
     /// Records that meters had no room, once per epoch.
-    fn note_exhausted(&mut self, at: Instant, failure: &Failure, out: &mut Decided<Event>) {
-        for near in self.accounts.exhausted(&failure.exhausted) {
+    pub(crate) fn note_exhausted(
+        &mut self,
+        at: Instant,
+        failed: &[(MeterId, Dimension)],
+        out: &mut Decided<Event>,
+    ) {
+        for near in self.accounts.exhausted(failed) {
             self.emit(at, Event::MeterNear { near, t: None }, out);
         }
     }
@@ -201,7 +231,7 @@ impl Clusters {
                 Some(is_recalled)
             }
             Err(failure) => {
-                self.note_exhausted(now, &failure, out);
+                self.note_exhausted(now, &failure.exhausted, out);
                 None
             }
         }
@@ -216,7 +246,9 @@ impl Clusters {
         out: &mut Decided<Event>,
     ) {
         self.demote(now, plan.recalled, out);
-        let Some(live) = self.live.get(&number) else { return };
+        let Some(live) = self.live.get(&number) else {
+            return;
+        };
         let (of, incarnation) = (live.who(), live.incarnation);
         let event = Event::RunFunded {
             of: of.clone(),
@@ -248,9 +280,16 @@ impl Clusters {
     fn refund_request(&self, at: Instant, live: &Live, claim: &Unfunded) -> Option<Request> {
         let held = live.held.as_ref()?;
         let work = live.work();
-        let funded: u64 = self.accounts.claims(&work).iter().map(|claim| claim.gpus).sum();
+        let funded: u64 = self
+            .accounts
+            .claims(&work)
+            .iter()
+            .map(|claim| claim.gpus)
+            .sum();
         let unfunded = self.accounts.unfunded(&work);
-        let before = unfunded.iter().take_while(|other| other.number != claim.number);
+        let before = unfunded
+            .iter()
+            .take_while(|other| other.number != claim.number);
         let first = funded + before.map(|claim| claim.gpus).sum::<u64>();
         let mut groups: Vec<Group> = Vec::new();
         let (mut position, last) = (0, first + claim.gpus);
@@ -263,7 +302,9 @@ impl Clusters {
                 add(&mut groups, place, gpus);
             }
         }
-        let left = live.stated().map(|stated| held.opened.after(stated).since(at));
+        let left = live
+            .stated()
+            .map(|stated| held.opened.after(stated).since(at));
         Some(Request {
             work: Some(work),
             groups,

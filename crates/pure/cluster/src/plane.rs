@@ -34,7 +34,9 @@ impl Plane for Clusters {
     fn is_result(command: &Command) -> bool {
         match command {
             Command::RunStarted { .. } | Command::RunExited { .. } => true,
-            Command::CancelRun { .. } | Command::RotateEnvelope { .. } | Command::SetPolicy(_) => false,
+            Command::CancelRun { .. } | Command::RotateEnvelope { .. } | Command::SetPolicy(_) => {
+                false
+            }
         }
     }
 
@@ -124,7 +126,9 @@ impl Plane for Clusters {
     fn subjects(event: &Event) -> impl Iterator<Item = Reference> {
         let mut subjects: Vec<Reference> = Vec::new();
         subjects.extend(event.who().map(|who| Reference::Run(who.run)));
-        let envelope = |id: &bursar_budget::EnvelopeId| Reference::new(bursar_plane::Kind::Envelope, id.as_str()).ok();
+        let envelope = |id: &bursar_budget::EnvelopeId| {
+            Reference::new(bursar_plane::Kind::Envelope, id.as_str()).ok()
+        };
         match event {
             Event::BudgetSet(budget) => {
                 let name = ScopedName::of(&budget.namespace, &budget.name);
@@ -139,7 +143,12 @@ impl Plane for Clusters {
             Event::RunFunded { claims, .. } | Event::RunDemoted { claims, .. } => {
                 subjects.extend(claims.iter().filter_map(|claim| envelope(&claim.envelope)));
             }
-            Event::LeasesOpened { record, first, pods, .. } => {
+            Event::LeasesOpened {
+                record,
+                first,
+                pods,
+                ..
+            } => {
                 let mut number = *first;
                 for pod in pods {
                     let id = BookingId::new(&format!("lease-{record}.{number}")).ok();

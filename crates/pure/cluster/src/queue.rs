@@ -44,7 +44,8 @@ impl Queue {
     /// Numbers of the submissions in the order in which runs start.
     pub(crate) fn order(&self) -> Vec<u64> {
         let runs = self.owners.iter();
-        let mut runs: BTreeMap<&Label, _> = runs.map(|(owner, runs)| (owner, runs.iter())).collect();
+        let mut runs: BTreeMap<&Label, _> =
+            runs.map(|(owner, runs)| (owner, runs.iter())).collect();
         let next = |owner: &Label| runs.get_mut(owner).and_then(Iterator::next);
         let order = self.places.values().filter_map(next);
         order.map(|(_, number)| *number).collect()

@@ -1,6 +1,6 @@
 //! Refusals of the cluster, as data.
 
-use bursar_budget::cover::{Failure, Row};
+use bursar_budget::cover::Trace;
 use bursar_budget::{BudgetId, EnvelopeId, RunUid};
 use bursar_units::{Label, ObjectName, ScopedName};
 use thiserror::Error;
@@ -33,10 +33,8 @@ pub enum Refusal {
     NeverCovered {
         /// The run.
         run: ScopedName,
-        /// The outcome of the walk on empty meters.
-        failure: Box<Failure>,
-        /// The walk on the present meters, to its last row.
-        trace: Vec<Row>,
+        /// The walk on empty meters, to its last row, with its outcome.
+        trace: Box<Trace>,
     },
     /// The run does not fit all declared nodes taken empty.
     #[error("run {run} fits no declared nodes")]

@@ -30,7 +30,10 @@ pub(crate) fn notice(event: &Event) -> Notice<Box<Event>> {
         }
         Event::EpochClosed { epoch, .. } => {
             let (meter, accrued) = (&epoch.meter, number(epoch.accrued));
-            let summary = format!("epoch {} of {meter} closed at {accrued} GPU-ms", epoch.epoch);
+            let summary = format!(
+                "epoch {} of {meter} closed at {accrued} GPU-ms",
+                epoch.epoch
+            );
             ("envelope.renewed", meter_object(meter), summary)
         }
         Event::MeterNear { near, .. } => {
@@ -72,12 +75,18 @@ fn of_run(event: &Event) -> (&'static str, String, String) {
     let (stream, predicate) = match event {
         Event::RunSubmitted { run, .. } => {
             let gpus = gpus(run.total_gpus);
-            ("run.submitted", format!("submitted by {}: {gpus} {}", run.owner, run.flavor))
+            (
+                "run.submitted",
+                format!("submitted by {}: {gpus} {}", run.owner, run.flavor),
+            )
         }
         Event::RunEdited { edit, .. } => {
             let length = edit.max_duration;
             let length = length.map_or("no hard limit".to_owned(), |max| format!("at most {max}"));
-            ("run.edited", format!("edited: priority {}, {length}", edit.priority))
+            (
+                "run.edited",
+                format!("edited: priority {}, {length}", edit.priority),
+            )
         }
         Event::RunFunded { claims, cause, .. } => ("run.funded", funded(claims, *cause)),
         Event::RunDemoted { claims, cause, .. } => {
@@ -88,24 +97,52 @@ fn of_run(event: &Event) -> (&'static str, String, String) {
                 Demoted::Recall => "the owner of the envelope needs them",
             };
             let payers = payers(claims);
-            ("run.demoted", format!("goes on unfunded, {payers} does not pay: {cause}"))
+            (
+                "run.demoted",
+                format!("goes on unfunded, {payers} does not pay: {cause}"),
+            )
         }
         Event::LeasesOpened { pods, .. } => {
             let width = gpus(pods.iter().map(Pod::width).sum());
             let nodes: std::collections::BTreeSet<&str> =
                 pods.iter().map(|pod| pod.node.as_str()).collect();
             let nodes = u64::try_from(nodes.len()).unwrap_or(u64::MAX);
-            ("lease.opened", format!("holds {width} on {}", count(nodes, "node")))
+            (
+                "lease.opened",
+                format!("holds {width} on {}", count(nodes, "node")),
+            )
         }
-        Event::LeasesClosed { gpus: width, reason, .. } => {
-            ("lease.closed", format!("gave back {}: {reason}", gpus(*width)))
-        }
-        Event::RunEnding { reason, .. } => ("run.ending", format!("is being stopped: {}", cause(*reason))),
+        Event::LeasesClosed {
+            gpus: width,
+            reason,
+            ..
+        } => (
+            "lease.closed",
+            format!("gave back {}: {reason}", gpus(*width)),
+        ),
+        Event::RunEnding { reason, .. } => (
+            "run.ending",
+            format!("is being stopped: {}", cause(*reason)),
+        ),
         Event::RunRunning { .. } => ("run.started", "runs".to_owned()),
-        Event::RunEnded { outcome, reason, code, detail, .. } => {
-            let code = code.map(|code| format!(", exit code {code}")).unwrap_or_default();
-            let detail = detail.as_ref().map(|detail| format!(", {detail}")).unwrap_or_default();
-            ("run.ended", format!("ended {outcome}: {}{code}{detail}", cause(*reason)))
+        Event::RunEnded {
+            outcome,
+            reason,
+            code,
+            detail,
+            ..
+        } => {
+            let code = code
+                .map(|code| format!(", exit code {code}"))
+                .unwrap_or_default();
+            let detail = detail
+                .as_ref()
+                .map(|detail| format!(", {detail}"))
+                .unwrap_or_default();
+            (
+                "run.ended",
+                format!("ended {outcome}: {}{code}{detail}", cause(*reason)),
+            )
         }
         _ => ("", String::new()),
     };

@@ -37,7 +37,10 @@ pub struct Wanted<'a> {
 impl Clusters {
     /// All processes with live leases, by submission and pod. A process that is not listed must be gone.
     pub fn wanted(&self) -> impl Iterator<Item = Wanted<'_>> {
-        let held = self.live.values().filter_map(|live| Some((live, live.held.as_ref()?)));
+        let held = self
+            .live
+            .values()
+            .filter_map(|live| Some((live, live.held.as_ref()?)));
         held.flat_map(|(live, held)| {
             held.pods.values().map(move |pod| Wanted {
                 id: ProcessId {

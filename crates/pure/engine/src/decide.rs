@@ -333,6 +333,9 @@ fn change(
     let mut out = state.decided(now);
     Plane::settle(&mut state.bookings, now, &mut out);
     state.take_over::<Bookings>(out, events);
+    if !of_spine.is_empty() {
+        state.clusters.stir();
+    }
     let mut out = state.decided(now);
     Plane::settle(&mut state.clusters, now, &mut out);
     state.take_over::<Clusters>(out, events);

@@ -106,7 +106,11 @@ pub trait Plane: Clone {
     fn resume(&mut self, _at: Instant) {}
 
     /// Checks changes to declared objects against what the changes before them would leave.
-    fn check_changes(&self, _now: Instant, _changes: &[&Self::Change]) -> Result<(), Self::Refusal> {
+    fn check_changes(
+        &self,
+        _now: Instant,
+        _changes: &[&Self::Change],
+    ) -> Result<(), Self::Refusal> {
         Ok(())
     }
 

@@ -79,8 +79,16 @@ impl Clusters {
     }
 
     /// Takes a node that was declared or changed; `None` if it left.
-    pub fn take_node(&mut self, name: &bursar_units::ObjectName, node: Option<&bursar_plane::Node>) {
+    pub fn take_node(
+        &mut self,
+        name: &bursar_units::ObjectName,
+        node: Option<&bursar_plane::Node>,
+    ) {
         self.nodes.set(name, node);
+    }
+
+    /// Notes that the record being decided changes nodes, so that runs may start.
+    pub fn stir(&mut self) {
         self.open.is_stirred = true;
     }
 
@@ -99,9 +107,11 @@ impl Clusters {
                 ending.deadline = at.after(grace).max(ending.deadline);
             }
         }
-        self.starts = self.live.iter().filter_map(|(number, live)| {
-            Some((live.held.as_ref()?.start_by?, *number))
-        }).collect();
+        self.starts = self
+            .live
+            .iter()
+            .filter_map(|(number, live)| Some((live.held.as_ref()?.start_by?, *number)))
+            .collect();
         if let Some(owed) = &mut self.owed {
             *owed = at;
         }
@@ -132,7 +142,8 @@ impl Clusters {
             let start = held.start_by.map(|start_by| (start_by, number));
             self.starts.extend(start);
         } else {
-            self.queue.insert(&live.run.owner, live.run.priority, number);
+            self.queue
+                .insert(&live.run.owner, live.run.priority, number);
         }
         let walltime = live.walltime(self.policy.grace_max);
         self.walltimes.extend(walltime.map(|at| (at, number)));
@@ -141,7 +152,9 @@ impl Clusters {
 
     fn edit(&mut self, at: Instant, of: &Who, edit: crate::Edit) {
         let grace_max = self.policy.grace_max;
-        let Some((number, live)) = self.find_mut(of) else { return };
+        let Some((number, live)) = self.find_mut(of) else {
+            return;
+        };
         let (owner, before) = (live.run.owner.clone(), live.run.priority);
         let was = live.walltime(grace_max);
         live.run.priority = edit.priority;
@@ -163,14 +176,27 @@ impl Clusters {
 
     fn pay(&mut self, at: Instant, event: &Event) {
         match event {
-            Event::RunFunded { of, claims, cause, unfunded, .. } => {
-                let Some((_, live)) = self.find(of) else { return };
+            Event::RunFunded {
+                of,
+                claims,
+                cause,
+                unfunded,
+                ..
+            } => {
+                let Some((_, live)) = self.find(of) else {
+                    return;
+                };
                 let opened = live.held.as_ref().map_or(at, |held| held.opened);
                 let (work, terms) = (live.work(), live.terms(opened));
-                self.accounts.fund(at, &work, &terms, *cause, *unfunded, claims);
+                self.accounts
+                    .fund(at, &work, &terms, *cause, *unfunded, claims);
             }
-            Event::RunDemoted { of, claims, cause, .. } => {
-                let Some((_, live)) = self.find(of) else { return };
+            Event::RunDemoted {
+                of, claims, cause, ..
+            } => {
+                let Some((_, live)) = self.find(of) else {
+                    return;
+                };
                 let work = live.work();
                 self.accounts.demote(at, &work, *cause, claims);
             }
@@ -179,12 +205,21 @@ impl Clusters {
     }
 
     fn open(&mut self, at: Instant, event: &Event) {
-        let Event::LeasesOpened { of, record, first, pods, .. } = event else {
+        let Event::LeasesOpened {
+            of,
+            record,
+            first,
+            pods,
+            ..
+        } = event
+        else {
             return;
         };
         self.owed = None;
         let (timeout, grace_max) = (self.policy.start_timeout, self.policy.grace_max);
-        let Some((number, live)) = self.find_mut(of) else { return };
+        let Some((number, live)) = self.find_mut(of) else {
+            return;
+        };
         let (owner, priority) = (live.run.owner.clone(), live.run.priority);
         let start_by = at.after(timeout);
         live.held = Some(Held {
@@ -208,15 +243,23 @@ impl Clusters {
     }
 
     fn close(&mut self, at: Instant, of: &Who, incarnation: u64, pods: &[u64], gpus: u64) {
-        let Some((_, live)) = self.find_mut(of) else { return };
+        let Some((_, live)) = self.find_mut(of) else {
+            return;
+        };
         let work = live.work();
-        let Some(held) = live.held.as_mut().filter(|_| work.incarnation == incarnation) else {
+        let Some(held) = live
+            .held
+            .as_mut()
+            .filter(|_| work.incarnation == incarnation)
+        else {
             return;
         };
         let gone: Vec<Pod> = if pods.is_empty() {
             std::mem::take(&mut held.pods).into_values().collect()
         } else {
-            pods.iter().filter_map(|pod| held.pods.remove(pod)).collect()
+            pods.iter()
+                .filter_map(|pod| held.pods.remove(pod))
+                .collect()
         };
         for pod in &gone {
             held.closed.insert(pod.pod, pod.clone());
@@ -230,7 +273,9 @@ impl Clusters {
     /// Changes the GPUs of a run, and the deadlines that follow from them.
     fn alter(&mut self, of: &Who, change: impl FnOnce(&mut Held)) {
         let grace_max = self.policy.grace_max;
-        let Some((number, live)) = self.find_mut(of) else { return };
+        let Some((number, live)) = self.find_mut(of) else {
+            return;
+        };
         let was = live.walltime(grace_max);
         let Some(held) = &mut live.held else { return };
         let start = held.start_by;
@@ -240,17 +285,29 @@ impl Clusters {
         if let Some(start_by) = start {
             self.starts.remove(&(start_by, number));
         }
-        self.starts.extend(start_after.map(|start_by| (start_by, number)));
+        self.starts
+            .extend(start_after.map(|start_by| (start_by, number)));
         self.move_walltime(number, was, now);
     }
 
     fn end(&mut self, of: &Who, end: End) {
-        let Some((number, _)) = self.find(of) else { return };
-        let Some(live) = self.live.remove(&number) else { return };
+        let Some((number, _)) = self.find(of) else {
+            return;
+        };
+        let Some(live) = self.live.remove(&number) else {
+            return;
+        };
         self.numbers.remove(&live.uid);
         let walltime = live.walltime(self.policy.grace_max);
         self.move_walltime(number, walltime, None);
-        let Live { uid, run, submitted, incarnation, held, .. } = live;
+        let Live {
+            uid,
+            run,
+            submitted,
+            incarnation,
+            held,
+            ..
+        } = live;
         if let Some(start_by) = held.as_ref().and_then(|held| held.start_by) {
             self.starts.remove(&(start_by, number));
         }
@@ -265,7 +322,9 @@ impl Clusters {
             record: held.as_ref().map_or(0, |held| held.record),
             first: held.as_ref().map_or(0, |held| held.first),
             running: held.as_ref().and_then(|held| held.running),
-            pods: held.map(|held| held.closed.into_values().collect()).unwrap_or_default(),
+            pods: held
+                .map(|held| held.closed.into_values().collect())
+                .unwrap_or_default(),
             end,
         };
         let at = ended.end.at;
@@ -287,11 +346,16 @@ impl Clusters {
     /// Forgets runs that ended long ago, and the oldest above the maximum (L6).
     fn evict(&mut self, now: Instant) {
         while let Some(uid) = self.ends.front() {
-            let is_old = self.ended.get(uid).is_none_or(|ended| ended.end.at.after(REMEMBERED) <= now);
+            let is_old = self
+                .ended
+                .get(uid)
+                .is_none_or(|ended| ended.end.at.after(REMEMBERED) <= now);
             if !is_old && self.ends.len() <= REMEMBERED_MAX {
                 return;
             }
-            let Some(uid) = self.ends.pop_front() else { return };
+            let Some(uid) = self.ends.pop_front() else {
+                return;
+            };
             if let Some(ended) = self.ended.remove(&uid) {
                 let name = ended.run.id();
                 if self.names.get(&name) == Some(&uid) {
@@ -325,7 +389,8 @@ impl Clusters {
         let held = self.live.values_mut().filter_map(|live| live.held.as_mut());
         held.for_each(|held| held.edited = at);
         let walltimes = self.live.iter();
-        let walltimes = walltimes.filter_map(|(number, live)| Some((live.walltime(grace_max)?, *number)));
+        let walltimes =
+            walltimes.filter_map(|(number, live)| Some((live.walltime(grace_max)?, *number)));
         self.walltimes = walltimes.collect();
     }
 }

@@ -54,14 +54,20 @@ impl Clusters {
     pub fn count(&self, stage: Stage) -> usize {
         match stage {
             Stage::Ended => self.ended.len(),
-            stage => self.live.values().filter(|live| live.stage() == stage).count(),
+            stage => self
+                .live
+                .values()
+                .filter(|live| live.stage() == stage)
+                .count(),
         }
     }
 
     /// Waiting runs in the order in which they start (R2).
     pub fn queue(&self) -> Vec<RunUid> {
         let order = self.queue.order().into_iter();
-        order.filter_map(|number| Some(self.live.get(&number)?.uid.clone())).collect()
+        order
+            .filter_map(|number| Some(self.live.get(&number)?.uid.clone()))
+            .collect()
     }
 
     /// The leases of a run by pod, also of one that has ended.
@@ -69,14 +75,19 @@ impl Clusters {
         let (record, first, opened, pods): (u64, u64, Instant, Vec<(&Pod, bool)>) =
             match (self.live_run(uid), self.ended.get(uid)) {
                 (Some((_, live)), _) => {
-                    let Some(held) = &live.held else { return Vec::new() };
-                    let mut pods: Vec<(&Pod, bool)> = held.pods.values().map(|pod| (pod, true)).collect();
+                    let Some(held) = &live.held else {
+                        return Vec::new();
+                    };
+                    let mut pods: Vec<(&Pod, bool)> =
+                        held.pods.values().map(|pod| (pod, true)).collect();
                     pods.extend(held.closed.values().map(|pod| (pod, false)));
                     pods.sort_by_key(|(pod, _)| pod.pod);
                     (held.record, held.first, held.opened, pods)
                 }
                 (None, Some(ended)) => {
-                    let Some(opened) = ended.opened else { return Vec::new() };
+                    let Some(opened) = ended.opened else {
+                        return Vec::new();
+                    };
                     let pods = ended.pods.iter().map(|pod| (pod, false)).collect();
                     (ended.record, ended.first, opened, pods)
                 }
@@ -126,9 +137,13 @@ impl Clusters {
             incarnation: live.incarnation,
             started: held.map(|held| held.opened),
             running: held.and_then(|held| held.running),
-            ending: held.and_then(|held| held.ending).map(|ending| (ending.reason, ending.deadline)),
+            ending: held
+                .and_then(|held| held.ending)
+                .map(|ending| (ending.reason, ending.deadline)),
             end: None,
-            pods: held.map(|held| held.pods.values().cloned().collect()).unwrap_or_default(),
+            pods: held
+                .map(|held| held.pods.values().cloned().collect())
+                .unwrap_or_default(),
             claims: self.accounts.claims(&work),
             unfunded: self.accounts.unfunded(&work),
         }

@@ -104,12 +104,18 @@ impl Run {
         let count = u64::try_from(sponsors.len()).unwrap_or(u64::MAX);
         if SPONSORS_MAX < sponsors.len() {
             let max = 100;
-            add("spec.funding.sponsors", Wrong::TooLarge { value: count, max });
+            add(
+                "spec.funding.sponsors",
+                Wrong::TooLarge { value: count, max },
+            );
         }
         let mut seen = BTreeSet::new();
         for (number, sponsor) in sponsors.iter().enumerate() {
             if !seen.insert(sponsor) {
-                let (path, name) = (format!("spec.funding.sponsors[{number}]"), sponsor.to_string());
+                let (path, name) = (
+                    format!("spec.funding.sponsors[{number}]"),
+                    sponsor.to_string(),
+                );
                 add(&path, Wrong::Duplicate { name });
             }
         }
