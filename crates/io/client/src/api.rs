@@ -8,6 +8,7 @@ pub mod apply;
 pub mod body;
 pub mod booking;
 pub mod clearing;
+pub mod cluster;
 pub mod event;
 pub mod execution;
 pub mod explanation;

@@ -41,6 +41,7 @@ fn mistakes_of(body: &Value, name: &str) -> Vec<String> {
     let name = ObjectName::new(name).ok();
     let address = Address {
         kind: ObjectKind::Limit,
+        namespace: None,
         name: name.as_ref(),
     };
     let read = read_declared(body.to_string().as_bytes(), address);
@@ -291,7 +292,10 @@ fn documents_that_are_no_objects_are_reported() {
             "apiVersion: v1\nkind: Limit",
             "apiVersion `v1` is not the version of a Limit",
         ),
-        ("apiVersion: v1\nkind: Budget", "kinds are Limit and Node"),
+        (
+            "apiVersion: v1\nkind: Pod",
+            "kinds are Budget, Run, Limit and Node",
+        ),
         (
             "apiVersion: bursar.dev/v1alpha1\nkind: Limit\nspec: {}",
             "metadata is missing",
@@ -404,25 +408,30 @@ fn an_object_without_a_kind_is_checked_by_its_version() {
         (
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {}}),
             vec![
-                "kind `Deployment` is not a kind that can be applied, kinds are Limit and Node",
+                "kind `Deployment` is not a kind that can be applied, \
+                 kinds are Budget, Run, Limit and Node",
                 "apiVersion `apps/v1` is not the version of a kind that can be applied, \
                  versions are `bursar.dev/v1alpha1` and `v1`",
             ],
         ),
         (
-            json!({"apiVersion": version, "metadata": {"name": "A"}, "spec": {"slots": -2}}),
+            json!({"apiVersion": "v1", "metadata": {"name": "A"}}),
             vec![
                 "kind is missing",
                 "metadata.name has the character 'A'; allowed are lower-case letters, digits, \
                  - and . (not first or last)",
-                "spec.slots must not be negative, 0 to 9007199254740991 is allowed",
             ],
+        ),
+        // Several kinds have this version.
+        (
+            json!({"apiVersion": version, "metadata": {"name": "A"}, "spec": {"slots": -2}}),
+            vec!["kind is missing"],
         ),
         (
             json!({"apiVersion": version, "kind": "Quota", "metadata": {"name": "a"}}),
             vec![
-                "kind `Quota` is not a kind that can be applied, kinds are Limit and Node",
-                "spec is missing",
+                "kind `Quota` is not a kind that can be applied, \
+                 kinds are Budget, Run, Limit and Node",
             ],
         ),
         (
