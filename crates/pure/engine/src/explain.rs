@@ -6,6 +6,7 @@
 
 mod effect;
 mod refused;
+mod refused_cluster;
 mod saga;
 
 use bursar_booking::book::CounterView;
