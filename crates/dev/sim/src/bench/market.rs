@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use bursar_market::clear::{Market, Pod, Policy, Want, clear};
 
-use super::begin;
+use super::{begin, pause};
 use super::table::{Goal, Row, Table, grouped, tenths, thousandths};
 use super::usage::{self, Usage};
 use crate::rng::Rng;
@@ -185,14 +185,6 @@ fn push(table: &mut Table, name: &str, policy: Policy, [ours, theirs]: [u64; 2],
         }),
         near: "one core".to_owned(),
     });
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "another program is measured, in real time"
-)]
-fn pause(length: Duration) {
-    std::thread::sleep(length);
 }
 
 /// A node with a capacity halfway between the minimums and the needs of its pods.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
-use bursar_sim::bench::{self, Options, Part, executions, market, market_replay};
+use bursar_sim::bench::{self, Options, Part, cluster, executions, market, market_replay};
 use clap::{Parser, Subcommand};
 use mimalloc::MiMalloc;
 
@@ -88,6 +88,16 @@ enum Plane {
         #[arg(long)]
         held_out: bool,
     },
+    /// Cover decisions, compared with a scan over all envelopes, and lease events
+    #[command(after_help = "Example: cargo xtask bench cluster --only cover")]
+    Cluster {
+        /// Measure only this part; can be repeated
+        #[arg(long, value_enum, value_name = "PART")]
+        only: Vec<cluster::Part>,
+        /// Run a tenth of the work, as a smoke test
+        #[arg(long)]
+        quick: bool,
+    },
 }
 
 /// Paths of the public traces, which may be absent.
@@ -161,6 +171,9 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             },
             &interrupted,
         ),
+        Plane::Cluster { only, quick } => {
+            cluster::measure(&cluster::Options { only, quick }, &interrupted)
+        }
     }?;
     std::io::stdout()
         .write_all(table.to_string().as_bytes())
