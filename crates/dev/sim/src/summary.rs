@@ -153,7 +153,7 @@ impl Tally {
                 Event::Spine(spine::Event::NodeSet(_) | spine::Event::NodeDropped { .. }) => {
                     self.add("nodes changed", 1);
                 }
-                Event::Spine(_) | Event::Market(_) => {}
+                Event::Spine(_) | Event::Market(_) | Event::Cluster(_) => {}
             }
         }
     }

@@ -8,6 +8,7 @@ pub mod apply;
 pub mod body;
 pub mod booking;
 pub mod clearing;
+pub mod cluster;
 pub mod event;
 pub mod execution;
 pub mod explanation;
@@ -56,7 +57,7 @@ pub use market::{
     MarketLevel, MarketMode, MarketPod, MarketPodPoint, MarketPoint, MarketPolicy, MarketStep,
     NodeMarket, ObservedGroup, RestoreAnswer, RestoreRequest, RestoredPod, UnmanagedPods, Wrote,
 };
-pub use node::{Node, NodeMetadata, NodeStatus};
+pub use node::{Node, NodeExecutor, NodeMetadata, NodeSpec, NodeStatus};
 pub use query::{DryRun, MinRecord, Page, PageSize, Since, Wait, Words};
 pub use simulated::{Simulated, SimulatedChange};
 pub use token::{Identity, Role, Token, TokenCreated, TokenRequest};

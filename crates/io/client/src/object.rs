@@ -3,10 +3,12 @@
 //! All mistakes are reported at once, and no object of a set of files is used if one has a mistake.
 //! The server reads the same objects from JSON with [`read_values`], by the same rules.
 
+pub mod budget;
 pub mod limit;
 mod market;
 mod mistake;
 pub mod node;
+pub mod run;
 mod simulation;
 pub(crate) mod spec;
 
@@ -17,10 +19,11 @@ pub use simulation::{Simulation, read_simulation};
 
 use std::collections::BTreeSet;
 
-use bursar_units::{Amount, ObjectName};
+use bursar_units::{DEFAULT_NAMESPACE, ObjectName};
 use serde_json::Value;
 
 use crate::api;
+use crate::api::cluster::RunSpec;
 use crate::problem::FieldError;
 use crate::shape::{self, Field, FieldMistake, Shape, Wrong, join, nearest};
 use crate::tree::{Kind, Node, read_yaml};
@@ -41,6 +44,24 @@ pub struct File {
 /// A checked declared object.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Object {
+    /// A budget.
+    Budget {
+        /// Version that it replaces, if the file names one.
+        resource_version: Option<String>,
+        /// The budget.
+        budget: Box<bursar_engine::cluster::budget::Budget>,
+    },
+    /// A run. The server knows the owner of one that names none.
+    Run {
+        /// Version that it replaces, if the file names one.
+        resource_version: Option<String>,
+        /// Namespace.
+        namespace: ObjectName,
+        /// Name in the namespace.
+        name: ObjectName,
+        /// The run as written.
+        spec: Box<RunSpec>,
+    },
     /// A limit.
     Limit {
         /// Version that it replaces, if the file names one.
@@ -49,17 +70,16 @@ pub enum Object {
         limit: bursar_booking::Limit,
     },
     /// A node.
-    Node {
-        /// Name.
-        name: ObjectName,
-        /// Resources; slots are zero.
-        capacity: Amount,
-    },
+    Node(bursar_engine::Node),
 }
 
 /// Kind of a declared object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ObjectKind {
+    /// A budget.
+    Budget,
+    /// A run.
+    Run,
     /// A limit.
     Limit,
     /// A node.
@@ -71,16 +91,20 @@ pub enum ObjectKind {
 pub struct Address<'a> {
     /// Kind.
     pub kind: ObjectKind,
+    /// Namespace; `None` if the kind has none, or the path has no valid one.
+    pub namespace: Option<&'a ObjectName>,
     /// Name; `None` if the path has no valid one.
     pub name: Option<&'a ObjectName>,
 }
 
 impl ObjectKind {
-    const ALL: [Self; 2] = [Self::Limit, Self::Node];
+    const ALL: [Self; 4] = [Self::Budget, Self::Run, Self::Limit, Self::Node];
 
     /// Value of the field `kind`.
     pub const fn word(self) -> &'static str {
         match self {
+            Self::Budget => "Budget",
+            Self::Run => "Run",
             Self::Limit => "Limit",
             Self::Node => "Node",
         }
@@ -91,23 +115,41 @@ impl ObjectKind {
     }
 
     fn from_version(version: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.version() == version)
+        let mut kinds = Self::ALL
+            .into_iter()
+            .filter(|kind| kind.version() == version);
+        kinds.next().filter(|_| kinds.next().is_none())
     }
 
-    /// `limit/python`.
-    fn reference(self, name: &str) -> String {
-        format!("{}/{name}", self.word().to_lowercase())
+    /// Whether its objects have a namespace.
+    const fn is_scoped(self) -> bool {
+        match self {
+            Self::Budget | Self::Run => true,
+            Self::Limit | Self::Node => false,
+        }
+    }
+
+    /// `limit/python` or `budget/rai/q4`.
+    fn reference(self, namespace: &str, name: &str) -> String {
+        let kind = self.word().to_lowercase();
+        if self.is_scoped() {
+            format!("{kind}/{namespace}/{name}")
+        } else {
+            format!("{kind}/{name}")
+        }
     }
 
     const fn version(self) -> &'static str {
         match self {
-            Self::Limit => api::limit::API_VERSION,
+            Self::Budget | Self::Run | Self::Limit => api::limit::API_VERSION,
             Self::Node => "v1",
         }
     }
 
     const fn shape(self) -> &'static Shape {
         match self {
+            Self::Budget => &budget::SHAPE,
+            Self::Run => &run::SHAPE,
             Self::Limit => &limit::SHAPE,
             Self::Node => &node::SHAPE,
         }
@@ -115,6 +157,8 @@ impl ObjectKind {
 
     fn read(self, node: &Node) -> Option<Object> {
         match self {
+            Self::Budget => budget::read(node),
+            Self::Run => run::read(node),
             Self::Limit => limit::read(node),
             Self::Node => node::read(node),
         }
@@ -125,23 +169,50 @@ impl Object {
     /// Name.
     pub fn name(&self) -> &ObjectName {
         match self {
+            Self::Budget { budget, .. } => &budget.name,
+            Self::Run { name, .. } => name,
             Self::Limit { limit, .. } => &limit.name,
-            Self::Node { name, .. } => name,
+            Self::Node(node) => &node.name,
         }
     }
 
-    /// `limit/python`.
+    /// `limit/python` or `budget/rai/q4`.
     pub fn reference(&self) -> String {
-        let kind = match self {
-            Self::Limit { .. } => ObjectKind::Limit,
-            Self::Node { .. } => ObjectKind::Node,
+        let namespace = match self {
+            Self::Budget { budget, .. } => budget.namespace.as_str(),
+            Self::Run { namespace, .. } => namespace.as_str(),
+            Self::Limit { .. } | Self::Node { .. } => "",
         };
-        kind.reference(self.name().as_str())
+        let kind = match self {
+            Self::Budget { .. } => ObjectKind::Budget,
+            Self::Run { .. } => ObjectKind::Run,
+            Self::Limit { .. } => ObjectKind::Limit,
+            Self::Node(_) => ObjectKind::Node,
+        };
+        kind.reference(namespace, self.name().as_str())
     }
 
     /// The object in JSON, with defaults.
     pub fn to_value(&self) -> Value {
         let value = match self {
+            Self::Budget {
+                resource_version,
+                budget,
+            } => {
+                let mut shown = budget::object(budget);
+                shown.metadata.resource_version.clone_from(resource_version);
+                serde_json::to_value(shown)
+            }
+            Self::Run {
+                resource_version,
+                namespace,
+                name,
+                spec,
+            } => {
+                let mut shown = run::object_of(namespace, name, (**spec).clone());
+                shown.metadata.resource_version.clone_from(resource_version);
+                serde_json::to_value(shown)
+            }
             Self::Limit {
                 resource_version,
                 limit,
@@ -150,7 +221,7 @@ impl Object {
                 shown.metadata.resource_version.clone_from(resource_version);
                 serde_json::to_value(shown)
             }
-            Self::Node { name, capacity } => serde_json::to_value(node::object(name, capacity)),
+            Self::Node(node) => serde_json::to_value(node::object(node)),
         };
         // These types can always be written as JSON.
         value.unwrap_or_default()
@@ -161,14 +232,44 @@ impl Object {
         let documents: Vec<_> = objects
             .iter()
             .map(|object| match object {
-                Self::Limit { limit, .. } => serde_saphyr::to_string(&limit::object(limit)),
-                Self::Node { name, capacity } => {
-                    serde_saphyr::to_string(&node::object(name, capacity))
+                Self::Budget { budget, .. } => serde_saphyr::to_string(&budget::object(budget)),
+                Self::Run {
+                    namespace,
+                    name,
+                    spec,
+                    ..
+                } => {
+                    let shown = run::object_of(namespace, name, (**spec).clone());
+                    serde_saphyr::to_string(&shown)
                 }
+                Self::Limit { limit, .. } => serde_saphyr::to_string(&limit::object(limit)),
+                Self::Node(node) => serde_saphyr::to_string(&node::object(node)),
             })
             .map(Result::unwrap_or_default)
             .collect();
         documents.join("---\n")
+    }
+
+    /// The mistakes that the plane finds, each with its path.
+    fn mistakes(&self) -> Vec<(String, Wrong)> {
+        match self {
+            Self::Budget { budget, .. } => {
+                let found = budget.mistakes().into_iter();
+                found
+                    .map(|of| (of.path.clone(), budget::wrong(&of)))
+                    .collect()
+            }
+            Self::Run {
+                namespace,
+                name,
+                spec,
+                ..
+            } => {
+                let found = run::mistakes(namespace, name, spec).into_iter();
+                found.map(|of| (of.path.clone(), run::wrong(&of))).collect()
+            }
+            Self::Limit { .. } | Self::Node { .. } => Vec::new(),
+        }
     }
 }
 
@@ -292,9 +393,29 @@ fn text_of(file: &File) -> Result<&str, String> {
 
 /// `limit/python`, if the document has a kind and a name.
 fn reference_of(node: &Node) -> Option<String> {
-    let kind = node.get("kind")?.text()?.to_lowercase();
+    let word = node.get("kind")?.text()?;
     let name = name_of(node)?.text()?;
-    Some(shape::shown(&format!("{kind}/{name}")))
+    let reference = match ObjectKind::from_word(word) {
+        Some(kind) => kind.reference(namespace_of(node), name),
+        None => format!("{}/{name}", word.to_lowercase()),
+    };
+    Some(shape::shown(&reference))
+}
+
+/// The namespace as written.
+fn namespace_of(node: &Node) -> &str {
+    let namespace = node.get("metadata").and_then(|of| of.given("namespace"));
+    namespace.and_then(Node::text).unwrap_or(DEFAULT_NAMESPACE)
+}
+
+/// Namespace, name and version of a scoped object of the right shape.
+fn scope_of(node: &Node) -> Option<(ObjectName, ObjectName, Option<String>)> {
+    let version = node.get("metadata")?.given("resourceVersion");
+    Some((
+        ObjectName::new(namespace_of(node)).ok()?,
+        ObjectName::new(name_of(node)?.text()?).ok()?,
+        version.and_then(Node::text).map(str::to_owned),
+    ))
 }
 
 fn name_of(node: &Node) -> Option<&Node> {
@@ -314,7 +435,7 @@ fn read_named(
     let Some((kind, (position, name))) = kind.and_then(ObjectKind::from_word).zip(name) else {
         return read;
     };
-    let reference = kind.reference(name);
+    let reference = kind.reference(namespace_of(node), name);
     let message = format!("names {} twice", shape::shown(&reference));
     if named.insert(reference) {
         return read;
@@ -353,22 +474,57 @@ pub(crate) fn read_object(
         let path = join(path, "metadata.name");
         shape::add(&mut mistakes, position, path, Wrong::new(message));
     }
+    let addressed = address.and_then(|address| address.namespace);
+    if let Some(addressed) = addressed.filter(|of| of.as_str() != namespace_of(node)) {
+        let stated = shape::shown(namespace_of(node));
+        let message = format!("is {stated}, the path has {addressed}");
+        let position = node.at("metadata.namespace").position;
+        let path = join(path, "metadata.namespace");
+        shape::add(&mut mistakes, position, path, Wrong::new(message));
+    }
+    for mistake in &mut mistakes {
+        mistake.beside = beside(node, path, &mistake.path);
+    }
     if !mistakes.is_empty() {
         return Err(mistakes);
     }
     // A document of the right shape can be read.
-    kind.and_then(|kind| kind.read(node)).ok_or_else(|| {
-        vec![FieldMistake::new(
-            node.position,
-            path,
-            Wrong::new("cannot be read"),
-        )]
-    })
+    let object = kind.and_then(|kind| kind.read(node)).ok_or_else(|| {
+        let wrong = Wrong::new("cannot be read");
+        vec![FieldMistake::new(node.position, path, wrong)]
+    })?;
+    let found = object.mistakes().into_iter();
+    let found: Vec<_> = found
+        .map(|(field, wrong)| {
+            FieldMistake::new(node.at(&field).position, join(path, &field), wrong)
+        })
+        .collect();
+    if found.is_empty() {
+        Ok(object)
+    } else {
+        Err(found)
+    }
+}
+
+/// Line of the start of a window whose end has a mistake; zero for none.
+fn beside(node: &Node, path: &str, mistake: &str) -> usize {
+    let inner = mistake.strip_prefix(path).unwrap_or(mistake);
+    let window = inner.trim_start_matches('.').strip_suffix(".end");
+    let start = window.and_then(|window| node.at(window).get("start"));
+    start.map_or(0, |start| start.position.line)
 }
 
 /// The values of these two fields are checked by [`kind_of`].
 const API_VERSION: Field = Field::required("apiVersion", Shape::Text(|_| Ok(())));
 const KIND: Field = Field::required("kind", Shape::Text(|_| Ok(())));
+const SCOPED_METADATA: Field = Field::required(
+    "metadata",
+    Shape::Map(&[
+        Field::required("name", budget::name_shape()),
+        Field::optional("namespace", budget::name_shape()),
+        Field::optional("resourceVersion", Shape::Text(|_| Ok(()))),
+    ]),
+);
 const HEAD: Shape = Shape::Open(&[API_VERSION, KIND]);
 
 /// Kind as which an object is checked: the kind that it names, else that of the path, of the
@@ -397,7 +553,7 @@ fn kind_of(
             let suggestion = match (addressed, near) {
                 (Some(kind), _) => format!("must be `{}`", kind.word()),
                 (None, Some(kind)) => format!("did you mean `{}`?", kind.word()),
-                (None, None) => format!("kinds are {}", words.join(" and ")),
+                (None, None) => format!("kinds are {}", listed(&words)),
             };
             let message = format!("`{}` is not a kind that can be applied", shape::shown(word));
             wrong(position, "kind", Wrong::with(message, suggestion));
@@ -418,13 +574,23 @@ fn kind_of(
         (Some((position, version)), None) => {
             let shown = shape::shown(version);
             let message = format!("`{shown}` is not the version of a kind that can be applied");
-            let versions = ObjectKind::ALL.map(|kind| format!("`{}`", kind.version()));
-            let suggestion = format!("versions are {}", versions.join(" and "));
+            let versions: BTreeSet<_> = ObjectKind::ALL.map(ObjectKind::version).into();
+            let versions: Vec<_> = versions.iter().map(|of| format!("`{of}`")).collect();
+            let suggestion = format!("versions are {}", listed(&versions));
             wrong(position, "apiVersion", Wrong::with(message, suggestion));
         }
         _ => {}
     }
     kind
+}
+
+/// `a, b and c`.
+fn listed(words: &[impl AsRef<str>]) -> String {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    match words.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => words.concat(),
+    }
 }
 
 impl From<FieldMistake> for FieldError {

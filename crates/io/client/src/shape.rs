@@ -42,8 +42,12 @@ pub(crate) enum Shape {
     List(&'static Shape),
     /// A map with these fields and no others.
     Map(&'static [Field]),
+    /// A map with the fields of both lists and no others.
+    Both(&'static [Field], &'static [Field]),
     /// A map with these fields; others are ignored.
     Open(&'static [Field]),
+    /// A map of a foreign kind: these fields and any others, except misspellings of these.
+    Foreign(&'static [Field]),
     /// A map of names that the reader accepts to values of one shape.
     Named(Reader, &'static Shape),
     /// A map whose fields depend on the word in the field `key`.
@@ -52,6 +56,8 @@ pub(crate) enum Shape {
         shared: &'static [Field],
         cases: &'static [Case],
     },
+    /// A field that a later version brings. Only these values, its defaults, are accepted.
+    Later(&'static [&'static str]),
     /// A map with a rule over several fields.
     Ruled(&'static Shape, Rule),
     Any,
@@ -79,6 +85,8 @@ pub(crate) struct FieldMistake {
     pub(crate) position: Position,
     pub(crate) path: String,
     pub(crate) wrong: Wrong,
+    /// Line of another field that the mistake is about; zero for none.
+    pub(crate) beside: usize,
 }
 
 /// Any whole number that JSON readers read exactly.
@@ -127,6 +135,7 @@ impl FieldMistake {
             position,
             path,
             wrong,
+            beside: 0,
         }
     }
 }
@@ -184,12 +193,32 @@ pub(crate) fn join(path: &str, field: &str) -> String {
 pub(crate) fn check(shape: &Shape, node: &Node, path: &str, mistakes: &mut Vec<FieldMistake>) {
     match (shape, &node.kind) {
         (Shape::Any, _) => {}
+        (Shape::Later(defaults), kind) => {
+            let is_default = match kind {
+                Kind::Bool(value) => defaults.contains(&value.to_string().as_str()),
+                Kind::Number(text) | Kind::Text(text) => defaults.contains(&text.as_str()),
+                _ => false,
+            };
+            if !is_default {
+                let wrong = Wrong::with("is not supported yet", "leave it out");
+                mistakes.push(FieldMistake::new(node.position, path, wrong));
+            }
+        }
         (Shape::Map(fields), Kind::Map(entries)) => {
             check_names(&fields.iter(), entries, path, mistakes);
             check_fields(*fields, node, path, mistakes);
         }
+        (Shape::Both(fields, more), Kind::Map(entries)) => {
+            check_names(&fields.iter().chain(*more), entries, path, mistakes);
+            check_fields(fields.iter().chain(*more), node, path, mistakes);
+        }
         (Shape::Open(fields), Kind::Map(entries)) => {
             check_twice(entries, path, mistakes);
+            check_fields(*fields, node, path, mistakes);
+        }
+        (Shape::Foreign(fields), Kind::Map(entries)) => {
+            check_twice(entries, path, mistakes);
+            check_slips(fields, entries, path, mistakes);
             check_fields(*fields, node, path, mistakes);
         }
         (Shape::By { key, shared, cases }, Kind::Map(_)) => match case_of(key, cases, node) {
@@ -279,6 +308,21 @@ fn check_names<'a>(
         let path = join(path, &shown(&entry.key));
         let wrong = Wrong::with("is not a field", suggestion);
         mistakes.push(FieldMistake::new(entry.position, path, wrong));
+    }
+}
+
+/// Reports names that are nearly those of known fields, and accepts other unknown names.
+fn check_slips(fields: &[Field], entries: &[Entry], path: &str, mistakes: &mut Vec<FieldMistake>) {
+    let names = || fields.iter().map(|field| field.name);
+    for entry in entries {
+        if names().any(|name| name == entry.key) {
+            continue;
+        }
+        if let Some(name) = nearest(&entry.key, names()) {
+            let path = join(path, &shown(&entry.key));
+            let wrong = Wrong::with("is not a field", format!("did you mean `{name}`?"));
+            mistakes.push(FieldMistake::new(entry.position, path, wrong));
+        }
     }
 }
 

@@ -59,6 +59,25 @@ impl Node {
             .map(|entry| &entry.value)
     }
 
+    /// The value at a path such as `spec.envelopes[0].end`, or the nearest one around it.
+    pub(crate) fn at(&self, path: &str) -> &Self {
+        let steps = path
+            .split(['.', '['])
+            .map(|step| step.trim_end_matches(']'));
+        let mut node = self;
+        for step in steps {
+            let next = match &node.kind {
+                Kind::List(items) => step.parse().ok().and_then(|index: usize| items.get(index)),
+                _ => node.get(step),
+            };
+            match next {
+                Some(next) => node = next,
+                None => break,
+            }
+        }
+        node
+    }
+
     pub(crate) fn given(&self, key: &str) -> Option<&Self> {
         self.get(key)
             .filter(|node| !matches!(node.kind, Kind::Null))

@@ -58,7 +58,7 @@ pub enum CallerSource {
 
 impl Peer {
     /// Creates the peer of a Unix socket. Root and the user that runs the server are operators;
-    /// any other user acts as the tenant of the same name.
+    /// any other user acts as the tenant of the same name and as the owner `user:NAME`.
     pub fn socket(user: User, own_uid: u32) -> Self {
         let name = user_name(user.uid);
         let role = if user.uid == own_uid || user.uid == 0 {
@@ -68,6 +68,7 @@ impl Peer {
         };
         Self::Socket(Arc::new(Caller {
             tenants: BTreeSet::from([name.clone()]),
+            owners: Caller::own(&name),
             name,
             via: Via::User(user),
             roles: BTreeSet::from([role]),
@@ -166,6 +167,7 @@ fn caller_of_token(state: &State, hash: &Hash) -> Option<Caller> {
         via: Via::Token(*hash),
         roles: token.roles.clone(),
         tenants: token.tenants.clone(),
+        owners: token.owners.clone(),
         expires: Some(token.expires),
     })
 }

@@ -9,6 +9,8 @@ use bursar_node::executor::User;
 use bursar_units::{Instant, Label};
 
 const ANONYMOUS: &str = "anonymous";
+/// Prefix of the owner that a user of this machine may act as.
+const USER_OWNER: &str = "user:";
 
 /// Proof of a caller's identity.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -34,6 +36,8 @@ pub struct Caller {
     pub roles: BTreeSet<Role>,
     /// Tenants that it may act as.
     pub tenants: BTreeSet<Label>,
+    /// Owners that it may act as.
+    pub owners: BTreeSet<Label>,
     /// Expiry of the token, if there is one.
     pub expires: Option<Instant>,
 }
@@ -71,11 +75,18 @@ impl Caller {
             via: Via::Anonymous,
             roles: BTreeSet::from([Role::View]),
             tenants: BTreeSet::new(),
+            owners: BTreeSet::new(),
             expires: None,
         }
     }
 
-    /// Checks whether the caller may change declared objects and act as any tenant.
+    /// The owner `user:NAME` of a user of this machine; none if the name is too long for an owner.
+    pub fn own(name: &Label) -> BTreeSet<Label> {
+        let owner = Label::new(&format!("{USER_OWNER}{name}"));
+        owner.into_iter().collect()
+    }
+
+    /// Checks whether the caller may change declared objects and act as any tenant and owner.
     pub(crate) fn may_operate(&self) -> bool {
         self.roles.contains(&Role::Operate)
     }

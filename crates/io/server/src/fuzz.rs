@@ -19,8 +19,20 @@ pub fn fuzz_target(bytes: &[u8]) {
     drop(read::<PruneRequest>(bytes));
     drop(read::<Batch>(bytes));
     drop(read::<ExecutionRequest>(bytes));
-    for kind in [ObjectKind::Limit, ObjectKind::Node] {
-        drop(read_declared(bytes, Address { kind, name: None }));
+    for kind in [
+        ObjectKind::Budget,
+        ObjectKind::Run,
+        ObjectKind::Limit,
+        ObjectKind::Node,
+    ] {
+        drop(read_declared(
+            bytes,
+            Address {
+                kind,
+                namespace: None,
+                name: None,
+            },
+        ));
     }
     drop(read_values(bytes));
     let text = String::from_utf8_lossy(bytes);

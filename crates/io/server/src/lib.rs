@@ -17,6 +17,7 @@ pub mod agent;
 mod auth;
 mod booking;
 mod caller;
+mod cluster;
 pub mod descriptors;
 pub mod fuzz;
 pub mod http;

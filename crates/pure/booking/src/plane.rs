@@ -108,7 +108,7 @@ impl Plane for Bookings {
         Self::resume(self, at);
     }
 
-    fn check_changes(&self, changes: &[&Change]) -> Result<(), Refusal> {
+    fn check_changes(&self, _: Instant, changes: &[&Change]) -> Result<(), Refusal> {
         decide::check_changes(self, changes)
     }
 

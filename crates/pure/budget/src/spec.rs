@@ -13,7 +13,7 @@ use crate::id::{BudgetId, CapId, EnvelopeId};
 use crate::place::Selector;
 
 pub(crate) use mistake::Found;
-pub use mistake::{Mistake, Wrong};
+pub use mistake::{Mistake, Wrong, window_mistakes};
 pub use pattern::{Pattern, PatternError};
 
 /// GPU-milliseconds of a GPU-hour.

@@ -1,13 +1,14 @@
 //! Commands of all planes.
 
 use bursar_booking::{Bookings, Fence};
+use bursar_cluster::Clusters;
 use bursar_market::ledger::Markets;
 use bursar_plane::{Lane, Plane as _, Reference};
 use bursar_units::{BookingId, Instant};
 
 use crate::planes::by_plane;
 use crate::spine::Spine;
-use crate::{booking, market, spine};
+use crate::{booking, cluster, market, spine};
 
 by_plane! {
     /// A command. Its sender is in the record's `by`.
@@ -18,6 +19,8 @@ by_plane! {
         Booking(booking::Command),
         /// To the markets.
         Market(market::Command),
+        /// To the cluster.
+        Cluster(cluster::Command),
     }
 }
 
@@ -30,6 +33,8 @@ by_plane! {
         Booking(booking::decide::Change),
         /// To a market; there are none.
         Market(market::Change),
+        /// To a budget or a run.
+        Cluster(cluster::Change),
     }
 }
 
@@ -46,9 +51,16 @@ impl Command {
     /// Its intake lane (L4).
     pub fn lane(&self) -> Lane {
         match self {
+            // A change that holds a run is work (L4).
+            Self::Spine(spine::Command::Change { changes, .. })
+                if changes.iter().any(Change::is_work) =>
+            {
+                Lane::Work
+            }
             Self::Spine(command) => Spine::lane(command),
             Self::Booking(command) => Bookings::lane(command),
             Self::Market(command) => Markets::lane(command),
+            Self::Cluster(command) => Clusters::lane(command),
         }
     }
 
@@ -58,6 +70,7 @@ impl Command {
             Self::Spine(command) => Spine::is_result(command),
             Self::Booking(command) => Bookings::is_result(command),
             Self::Market(command) => Markets::is_result(command),
+            Self::Cluster(command) => Clusters::is_result(command),
         }
     }
 
@@ -65,7 +78,7 @@ impl Command {
     pub fn booking_id(&self) -> Option<&BookingId> {
         match self {
             Self::Booking(command) => Some(command.id()),
-            Self::Spine(_) | Self::Market(_) => None,
+            Self::Spine(_) | Self::Market(_) | Self::Cluster(_) => None,
         }
     }
 }
@@ -77,6 +90,11 @@ impl Change {
             Self::Spine(change) => Spine::declared(change),
             Self::Booking(change) => Bookings::declared(change),
             Self::Market(change) => Markets::declared(change),
+            Self::Cluster(change) => Clusters::declared(change),
         }
+    }
+
+    fn is_work(&self) -> bool {
+        matches!(self, Self::Cluster(cluster::Change::SetRun(_)))
     }
 }

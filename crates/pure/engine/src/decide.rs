@@ -1,19 +1,27 @@
 //! Decisions, for the server, dry runs, scenarios, the simulator and the check alike.
 
 use bursar_booking::{Bookings, decide as rules};
+use bursar_cluster::Clusters;
 use bursar_plane::{Class, Decided, Did, Due, Plane, Reference, Steps};
 use bursar_units::{BookingId, Instant};
 use thiserror::Error;
 
 use crate::explain::{Changed, Previous};
 use crate::market::Markets;
-use crate::{Change, Command, Event, Events, State, market, spine};
+use crate::{Change, Command, Event, Events, State, cluster, market, spine};
 
 /// Result of a command that was not refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Answer {
     /// Reply to a booking command.
     Booking(rules::Reply),
+    /// The run as a command left it, and whether the command changed it.
+    Run {
+        /// The run.
+        run: Box<cluster::Shown>,
+        /// Whether the command changed it.
+        changed: bool,
+    },
     /// Changes of declared objects, one for each that the command names, in its order.
     Changed(Vec<Changed>),
     /// The command was done and is recorded.
@@ -31,6 +39,9 @@ pub enum Refusal {
     /// By the rules of markets.
     #[error(transparent)]
     Market(#[from] market::Refusal),
+    /// By the rules of the cluster.
+    #[error(transparent)]
+    Cluster(#[from] cluster::Refusal),
     /// By the rules of the spine.
     #[error(transparent)]
     Spine(#[from] spine::Refusal),
@@ -45,6 +56,16 @@ impl From<Did> for Answer {
     }
 }
 
+impl From<cluster::Reply> for Answer {
+    fn from(reply: cluster::Reply) -> Self {
+        match reply {
+            cluster::Reply::Run { run, changed } => Self::Run { run, changed },
+            cluster::Reply::Done => Self::Done,
+            cluster::Reply::Unchanged => Self::Unchanged,
+        }
+    }
+}
+
 /// Answers a command. Applies its events to `state` and pushes them; a refusal changes nothing. The
 /// caller adds one to the head when it writes the record.
 pub fn decide(
@@ -55,16 +76,22 @@ pub fn decide(
 ) -> Result<Answer, Refusal> {
     match command {
         Command::Booking(command) => {
-            let mut out = Decided::new(now);
+            let mut out = state.decided(now);
             let reply = state.bookings.decide(now, command, &mut out)?;
             state.take_over::<Bookings>(out, events);
             Ok(Answer::Booking(reply))
         }
         Command::Market(command) => {
-            let mut out = Decided::new(now);
+            let mut out = state.decided(now);
             let did = state.markets.decide(now, command, &mut out)?;
             state.take_over::<Markets>(out, events);
             Ok(did.into())
+        }
+        Command::Cluster(command) => {
+            let mut out = state.decided(now);
+            let reply = state.clusters.decide(now, command, &mut out)?;
+            state.take_over::<Clusters>(out, events);
+            Ok(reply.into())
         }
         Command::Spine(command) => decide_spine(state, now, command, events),
     }
@@ -132,7 +159,7 @@ fn of_spine(
     command: &spine::Command,
     events: &mut Events,
 ) -> Result<Answer, Refusal> {
-    let mut out = Decided::new(now);
+    let mut out = state.decided(now);
     let did = state.spine.decide(now, command, &mut out)?;
     state.take_over_spine(out, events);
     Ok(did.into())
@@ -181,9 +208,10 @@ fn tick(
             next_of(&state.spine, due),
             next_of(&state.bookings, due),
             next_of(&state.markets, due),
+            next_of(&state.clusters, due),
         ];
         let Some((plane, first)) = earliest(next).filter(|(_, first)| *first <= due.until) else {
-            return;
+            break;
         };
         let others = next.iter().enumerate().filter(|(index, _)| *index != plane);
         let until = others
@@ -194,26 +222,34 @@ fn tick(
         let before = events.len();
         match plane {
             0 => {
-                let mut out = Decided::new(now);
+                let mut out = state.decided(now);
                 state.spine.tick(due, &alive_until, &mut steps, &mut out);
                 state.take_over_spine(out, events);
             }
             1 => {
-                let mut out = Decided::new(now);
+                let mut out = state.decided(now);
                 Plane::tick(&mut state.bookings, due, &alive_until, &mut steps, &mut out);
                 state.take_over::<Bookings>(out, events);
             }
-            _ => {
-                let mut out = Decided::new(now);
+            2 => {
+                let mut out = state.decided(now);
                 state.markets.tick(due, &alive_until, &mut steps, &mut out);
                 state.take_over::<Markets>(out, events);
+            }
+            _ => {
+                let mut out = state.decided(now);
+                state.clusters.tick(due, &alive_until, &mut steps, &mut out);
+                state.take_over::<Clusters>(out, events);
             }
         }
         // The record is full.
         if events.len() == before {
-            return;
+            break;
         }
     }
+    let mut out = state.decided(now);
+    Plane::finish(&mut state.clusters, due, &mut steps, &mut out);
+    state.take_over::<Clusters>(out, events);
 }
 
 /// Time of the next action of a plane. Grants that are owed come before every deadline, but not in
@@ -228,7 +264,7 @@ fn next_of<P: Plane>(plane: &P, due: Due) -> Option<Instant> {
 }
 
 /// Index and time of the earliest; at equal times the first plane.
-fn earliest(next: [Option<Instant>; 3]) -> Option<(usize, Instant)> {
+fn earliest(next: [Option<Instant>; 4]) -> Option<(usize, Instant)> {
     let next = next.into_iter().enumerate();
     let next = next.filter_map(|(plane, at)| Some((plane, at?)));
     next.min_by_key(|(plane, at)| (*at, *plane))
@@ -258,39 +294,78 @@ fn change(
     changes: &[Change],
     events: &mut Events,
 ) -> Result<(), Refusal> {
-    let (mut of_spine, mut of_bookings) = (Vec::new(), Vec::new());
+    let (mut of_spine, mut of_bookings, mut of_clusters) = (Vec::new(), Vec::new(), Vec::new());
     for change in changes {
         match change {
+            Change::Cluster(change) => of_clusters.push(change),
             Change::Spine(change) => of_spine.push(change),
             Change::Booking(change) => of_bookings.push(change),
             Change::Market(change) => match *change {},
         }
     }
     let [before, after] = state.bookings.implied(&of_bookings);
-    state.spine.check_changes(&of_spine)?;
+    state.spine.check_changes(now, &of_spine)?;
     let all: Vec<&rules::Change> = before.iter().chain(of_bookings.iter().copied()).collect();
-    state.bookings.check_changes(&all)?;
+    state.bookings.check_changes(now, &all)?;
+    check_clusters(state, now, &of_spine, &of_clusters)?;
     let before = before.into_iter().map(Change::Booking);
     let after = after.into_iter().map(Change::Booking);
     for change in before.chain(changes.iter().cloned()).chain(after) {
         match change {
             Change::Spine(change) => {
-                let mut out = Decided::new(now);
+                let mut out = state.decided(now);
                 state.spine.change(now, &change, &mut out);
                 state.take_over_spine(out, events);
             }
             Change::Booking(change) => {
-                let mut out = Decided::new(now);
+                let mut out = state.decided(now);
                 Plane::change(&mut state.bookings, now, &change, &mut out);
                 state.take_over::<Bookings>(out, events);
+            }
+            Change::Cluster(change) => {
+                let mut out = state.decided(now);
+                Plane::change(&mut state.clusters, now, &change, &mut out);
+                state.take_over::<Clusters>(out, events);
             }
             Change::Market(change) => match change {},
         }
     }
-    let mut out = Decided::new(now);
+    let mut out = state.decided(now);
     Plane::settle(&mut state.bookings, now, &mut out);
     state.take_over::<Bookings>(out, events);
+    if !of_spine.is_empty() {
+        state.clusters.stir();
+    }
+    let mut out = state.decided(now);
+    Plane::settle(&mut state.clusters, now, &mut out);
+    state.take_over::<Clusters>(out, events);
     Ok(())
+}
+
+/// Checks the changes to budgets and runs on the nodes that the same command leaves, and that no node
+/// with leases is removed.
+fn check_clusters(
+    state: &State,
+    now: Instant,
+    of_spine: &[&spine::Change],
+    changes: &[&cluster::Change],
+) -> Result<(), Refusal> {
+    for change in of_spine {
+        if let spine::Change::DropNode { name } = change {
+            state.clusters.check_node_drop(name)?;
+        }
+    }
+    if of_spine.is_empty() || changes.is_empty() {
+        return Ok(state.clusters.check_changes(now, changes)?);
+    }
+    let mut clusters = state.clusters.clone();
+    for change in of_spine {
+        match change {
+            spine::Change::SetNode(node) => clusters.take_node(&node.name, Some(node)),
+            spine::Change::DropNode { name } => clusters.take_node(name, None),
+        }
+    }
+    Ok(clusters.check_changes(now, changes)?)
 }
 
 fn emit(state: &mut State, at: Instant, event: Event, events: &mut Events) {
@@ -299,6 +374,11 @@ fn emit(state: &mut State, at: Instant, event: Event, events: &mut Events) {
 }
 
 impl State {
+    /// No events yet, of the next record.
+    fn decided<E>(&self, now: Instant) -> Decided<E> {
+        Decided::new(now, self.spine.head)
+    }
+
     /// Adds the events of a plane, which has applied them already.
     fn take_over<P: Plane>(&mut self, out: Decided<P::Event>, events: &mut Events)
     where

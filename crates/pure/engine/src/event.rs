@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use bursar_booking::Bookings;
+use bursar_cluster::Clusters;
 use bursar_market::ledger::Markets;
 use bursar_plane::{Plane as _, Reference};
 use bursar_units::Instant;
 
 use crate::planes::by_plane;
 use crate::spine::Spine;
-use crate::{booking, market, spine};
+use crate::{booking, cluster, market, spine};
 
 by_plane! {
     /// An event.
@@ -20,6 +21,8 @@ by_plane! {
         Booking(booking::Event),
         /// Of the CPU market of a node.
         Market(market::Event),
+        /// Of budgets, runs and leases.
+        Cluster(cluster::Event),
     }
 }
 
@@ -33,6 +36,7 @@ impl Event {
             Self::Spine(event) => Spine::time(event),
             Self::Booking(event) => Bookings::time(event),
             Self::Market(event) => Markets::time(event),
+            Self::Cluster(event) => Clusters::time(event),
         }
     }
 
@@ -42,6 +46,7 @@ impl Event {
             Self::Spine(event) => Spine::subjects(event).collect(),
             Self::Booking(event) => Bookings::subjects(event).collect(),
             Self::Market(event) => Markets::subjects(event).collect(),
+            Self::Cluster(event) => Clusters::subjects(event).collect(),
         }
     }
 
@@ -51,13 +56,19 @@ impl Event {
             Self::Spine(event) => Spine::ends(event),
             Self::Booking(event) => Bookings::ends(event),
             Self::Market(event) => Markets::ends(event),
+            Self::Cluster(event) => Clusters::ends(event),
         }
     }
 }
 
 /// First parts of the names of events in the stream, of all planes.
 pub fn stream_kinds() -> BTreeSet<&'static str> {
-    let planes = [Spine::STREAMS, Bookings::STREAMS, Markets::STREAMS];
+    let planes = [
+        Spine::STREAMS,
+        Bookings::STREAMS,
+        Markets::STREAMS,
+        Clusters::STREAMS,
+    ];
     planes.into_iter().flatten().copied().collect()
 }
 

@@ -6,6 +6,7 @@
 
 mod effect;
 mod refused;
+mod refused_cluster;
 mod saga;
 
 use bursar_booking::book::CounterView;
@@ -16,10 +17,11 @@ use bursar_booking::{
     ESTIMATE_RESTS_ON_MIN, End, Ended, Granted, LimitUse, Outcome, Priority, Request, Scope,
     Standing,
 };
-use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName, vocabulary};
+use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName};
 
 use crate::{State, words};
 
+pub use bursar_plane::WaitsFor;
 pub use effect::{Changed, Effect, FieldChange, Mood, Previous, change_effect, limit_texts};
 pub use refused::{Refused, refused};
 pub use saga::{Saga, Step, StepState, saga};
@@ -90,22 +92,6 @@ pub enum Stage {
     Paused,
 }
 
-vocabulary! {
-    /// Cause of a wait. The first that applies gives the headline.
-    pub enum WaitsFor {
-        /// A mistake in the request, to be corrected by its author.
-        Mistake = "mistake",
-        /// A time, or another object.
-        After = "after",
-        /// A limit, to be raised by its owner.
-        Budget = "budget",
-        /// Resources, to be freed by the end of others.
-        Room = "room",
-        /// Its turn, after the requests ahead.
-        Turn = "turn",
-    }
-}
-
 /// Numbers behind a headline.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Why {
@@ -157,13 +143,12 @@ impl Stage {
     }
 }
 
-impl From<Reason> for WaitsFor {
-    fn from(reason: Reason) -> Self {
-        match reason {
-            Reason::LimitPaused => Self::Budget,
-            Reason::LimitFull => Self::Room,
-            Reason::Shielded | Reason::QueueOrder => Self::Turn,
-        }
+/// Category of a reason of bookings.
+pub const fn waits_for(reason: Reason) -> WaitsFor {
+    match reason {
+        Reason::LimitPaused => WaitsFor::Budget,
+        Reason::LimitFull => WaitsFor::Room,
+        Reason::Shielded | Reason::QueueOrder => WaitsFor::Turn,
     }
 }
 
@@ -304,7 +289,7 @@ impl ExplainedBooking<'_> {
         );
         Explanation {
             headline,
-            waits_for: Some(reason.into()),
+            waits_for: Some(waits_for(reason)),
             reason: Some(reason),
             since: Some(since),
             changes: self.helpful_changes(reason, &limits),

@@ -51,6 +51,9 @@ pub enum Broken {
     /// In the markets.
     #[error(transparent)]
     Market(#[from] crate::market::Broken),
+    /// In the cluster.
+    #[error(transparent)]
+    Cluster(#[from] crate::cluster::invariants::Broken),
     /// In the bookings.
     #[error(transparent)]
     Booking(#[from] booking::Broken),
@@ -111,6 +114,7 @@ pub fn check(state: &State) -> Result<(), Broken> {
     let now = state.spine.time;
     state.spine.check(now)?;
     state.markets.check(now)?;
+    state.clusters.check(now)?;
     Ok(state.bookings.check(now)?)
 }
 

@@ -27,5 +27,6 @@ pub use event::{Event, Events, dated};
 pub use state::{FORMAT, LEVEL, State};
 
 pub use bursar_booking as booking;
+pub use bursar_cluster as cluster;
 pub use bursar_market::ledger as market;
-pub use bursar_plane::{Class, Inventory, Kind, Lane, Node, Reference, reference};
+pub use bursar_plane::{Class, Inventory, Kind, Lane, Node, Reference, inventory, reference};

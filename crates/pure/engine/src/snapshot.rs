@@ -8,7 +8,7 @@ use bursar_plane::Plane;
 use thiserror::Error;
 
 use crate::planes::by_plane;
-use crate::{State, booking, market, spine};
+use crate::{State, booking, cluster, market, spine};
 
 by_plane! {
     /// One line: a fact of a plane.
@@ -20,6 +20,8 @@ by_plane! {
         Market(market::Fact),
         /// Of the bookings.
         Booking(booking::fact::Fact),
+        /// Of the cluster.
+        Cluster(cluster::fact::Fact),
     }
 }
 
@@ -95,20 +97,26 @@ fn facts(state: &State) -> impl Iterator<Item = Line> {
     });
     let spine = state.spine.facts(level).map(Line::Spine);
     let markets = state.markets.facts(level).map(Line::Market);
-    spine.chain(markets).chain(bookings)
+    let clusters = Plane::facts(&state.clusters, level).map(Line::Cluster);
+    spine.chain(markets).chain(bookings).chain(clusters)
 }
 
 fn restore(state: &mut State, line: Line) {
     match line {
         Line::Spine(fact) => {
-            let is_node = matches!(fact, spine::Fact::Node(_));
+            let node = match &fact {
+                spine::Fact::Node(node) => Some(node.clone()),
+                _ => None,
+            };
             state.spine.restore(fact);
-            if is_node {
+            if let Some(node) = node {
+                state.clusters.take_node(&node.name, Some(&node));
                 state.bookings.take_inventory(&state.spine.inventory);
                 state.markets.take_inventory(&state.spine.inventory);
             }
         }
         Line::Market(fact) => state.markets.restore(fact),
         Line::Booking(fact) => Plane::restore(&mut state.bookings, fact),
+        Line::Cluster(fact) => Plane::restore(&mut state.clusters, fact),
     }
 }

@@ -1,6 +1,7 @@
 //! The state of all planes.
 
 use bursar_booking::Bookings;
+use bursar_cluster::Clusters;
 use bursar_journal::hash::sha256;
 use bursar_market::ledger::Markets;
 use bursar_plane::{Class, Plane, Reference};
@@ -26,6 +27,8 @@ pub struct State {
     pub bookings: Bookings,
     /// The CPU markets of nodes.
     pub markets: Markets,
+    /// Budgets, runs and leases.
+    pub clusters: Clusters,
 }
 
 impl Default for State {
@@ -44,6 +47,7 @@ impl State {
             spine: Spine::default(),
             bookings: Bookings::blank(),
             markets: Markets::default(),
+            clusters: Clusters::default(),
         }
     }
 
@@ -52,6 +56,7 @@ impl State {
         match event {
             Event::Booking(event) => Plane::apply(&mut self.bookings, at, event),
             Event::Market(event) => Plane::apply(&mut self.markets, at, event),
+            Event::Cluster(event) => Plane::apply(&mut self.clusters, at, event),
             Event::Spine(event) => {
                 self.spine.apply(at, event);
                 self.follow_spine(at, event);
@@ -66,11 +71,21 @@ impl State {
             spine::Event::Resumed { .. } => {
                 Plane::resume(&mut self.bookings, at);
                 self.markets.resume(at);
+                Plane::resume(&mut self.clusters, at);
             }
             spine::Event::Restored {
                 fence: Some(first), ..
             } => self.bookings.begin_fences(*first),
             spine::Event::NodeSet(_) | spine::Event::NodeDropped { .. } => {
+                let name = match event {
+                    spine::Event::NodeSet(node) => Some(&node.name),
+                    spine::Event::NodeDropped { name } => Some(name),
+                    _ => None,
+                };
+                if let Some(name) = name {
+                    let node = self.spine.inventory.get(name.as_str());
+                    self.clusters.take_node(name, node);
+                }
                 self.bookings.take_inventory(&self.spine.inventory);
                 self.markets.take_inventory(&self.spine.inventory);
             }
@@ -104,6 +119,8 @@ impl State {
             self.spine.next_deadline(class),
             Plane::next_deadline(&self.bookings, class),
             self.markets.next_deadline(class),
+            Plane::next_deadline(&self.clusters, class),
+            Plane::owed_last(&self.clusters).filter(|_| class == Class::Clock),
         ];
         planes.into_iter().flatten().min()
     }
@@ -130,6 +147,7 @@ impl State {
             self.spine.owed_since(),
             self.bookings.owed_since(),
             self.markets.owed_since(),
+            Plane::owed_since(&self.clusters),
         ];
         planes.into_iter().any(|since| since.is_some())
     }
@@ -171,6 +189,11 @@ impl State {
             Reference::Limit(name) => {
                 serde_json::to_vec(&self.bookings.limit(name.as_str())?.limit)
             }
+            Reference::Budget(name) => {
+                let id = bursar_cluster::budget::BudgetId::new(name.as_str()).ok()?;
+                serde_json::to_vec(self.clusters.accounts().budget(&id)?)
+            }
+            Reference::Run(name) => serde_json::to_vec(&self.clusters.run_named(name)?.run),
             Reference::Node(name) => serde_json::to_vec(self.spine.inventory.get(name.as_str())?),
             _ => return None,
         };
@@ -181,18 +204,26 @@ impl State {
     /// Small copy of the state, for plans (L3).
     #[must_use]
     pub fn sketch(&self, commands: &[Command]) -> Self {
-        let (mut spine, mut booking, mut market) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut spine, mut booking) = (Vec::new(), Vec::new());
+        let (mut market, mut cluster) = (Vec::new(), Vec::new());
         for command in commands {
             match command {
                 Command::Spine(command) => spine.push(command),
                 Command::Booking(command) => booking.push(command),
                 Command::Market(command) => market.push(command),
+                Command::Cluster(command) => cluster.push(command),
             }
         }
         Self {
             spine: self.spine.sketch(&spine),
             bookings: Plane::sketch(&self.bookings, &booking),
             markets: self.markets.sketch(&market),
+            // Commands to bookings and markets do not reach the cluster.
+            clusters: if spine.is_empty() && cluster.is_empty() {
+                Clusters::default()
+            } else {
+                Plane::sketch(&self.clusters, &cluster)
+            },
         }
     }
 }

@@ -105,7 +105,7 @@ impl Tally {
                 self.changes += 1;
                 self.nodes.remove(name);
             }
-            Event::Spine(_) | Event::Market(_) => {}
+            Event::Spine(_) | Event::Market(_) | Event::Cluster(_) => {}
         }
     }
 

@@ -11,9 +11,9 @@ vocabulary! {
     pub enum Role {
         /// Reads everything.
         View = "view",
-        /// Acts for the tenants of the token.
+        /// Acts for the tenants and owners of the token.
         Use = "use",
-        /// Changes limits, nodes and tokens, and acts for any tenant.
+        /// Changes budgets, limits, nodes and tokens, and acts for any tenant and owner.
         Operate = "operate",
     }
 }
@@ -30,6 +30,9 @@ pub struct Token {
     pub roles: BTreeSet<Role>,
     /// Tenants that the caller may act for.
     pub tenants: BTreeSet<Label>,
+    /// Owners that the caller may act as. Absent: none.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub owners: BTreeSet<Label>,
     /// Time of expiry.
     pub expires: Instant,
     /// Time of creation, in snapshots only; of an event it is the time of the record.

@@ -14,6 +14,9 @@ pub const DOMAIN: &str = "bursar.dev/domain";
 /// Label of the flavor of its GPUs.
 pub const FLAVOR: &str = "bursar.dev/flavor";
 
+/// The labels that are read: those of its place, from the widest, and that of its flavor.
+pub const LABELS: [&str; 4] = [REGION, CLUSTER, DOMAIN, FLAVOR];
+
 /// A node, in the form of the journal (L7).
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -78,6 +81,12 @@ impl Node {
     /// The flavor of its GPUs, if a label names one.
     pub fn flavor(&self) -> Option<&str> {
         self.label(FLAVOR)
+    }
+
+    /// The labels without which no run is placed on its GPUs; none of a node without GPUs.
+    pub fn missing_labels(&self) -> impl Iterator<Item = &'static str> {
+        let needed = LABELS.into_iter().filter(|_| self.gpus > 0);
+        needed.filter(|key| self.label(key).is_none())
     }
 
     fn label(&self, key: &str) -> Option<&str> {

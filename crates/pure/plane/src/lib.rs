@@ -94,11 +94,23 @@ pub trait Plane: Clone {
     ) {
     }
 
+    /// The time since which work is owed that comes after all deadlines of a tick (R7).
+    fn owed_last(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Does the work that is owed after all deadlines of a tick (R7); `due` is that of the tick.
+    fn finish(&mut self, _due: Due, _steps: &mut Steps, _out: &mut Decided<Self::Event>) {}
+
     /// Moves patience deadlines: the server was away until `at`, and its absence expires nobody (L5).
     fn resume(&mut self, _at: Instant) {}
 
     /// Checks changes to declared objects against what the changes before them would leave.
-    fn check_changes(&self, _changes: &[&Self::Change]) -> Result<(), Self::Refusal> {
+    fn check_changes(
+        &self,
+        _now: Instant,
+        _changes: &[&Self::Change],
+    ) -> Result<(), Self::Refusal> {
         Ok(())
     }
 
@@ -169,6 +181,22 @@ vocabulary! {
     }
 }
 
+vocabulary! {
+    /// Cause of a wait. The first that applies gives the headline.
+    pub enum WaitsFor {
+        /// A mistake in the request, to be corrected by its author.
+        Mistake = "mistake",
+        /// A time, or another object.
+        After = "after",
+        /// A limit, to be raised by its owner.
+        Budget = "budget",
+        /// Resources, to be freed by the end of others.
+        Room = "room",
+        /// Its turn, after the requests ahead.
+        Turn = "turn",
+    }
+}
+
 /// The deadlines that a tick processes.
 #[derive(Clone, Copy, Debug)]
 pub struct Due {
@@ -216,14 +244,17 @@ impl Steps {
 pub struct Decided<E> {
     /// The time of the record.
     time: Instant,
+    /// The number of the record.
+    record: u64,
     list: Vec<E>,
 }
 
 impl<E> Decided<E> {
-    /// No events yet, of a record of that time.
-    pub fn new(time: Instant) -> Self {
+    /// No events yet, of a record of that time and number.
+    pub fn new(time: Instant, record: u64) -> Self {
         Self {
             time,
+            record,
             list: Vec::new(),
         }
     }
@@ -231,6 +262,21 @@ impl<E> Decided<E> {
     /// The time of the record.
     pub fn time(&self) -> Instant {
         self.time
+    }
+
+    /// The number of the record, which names the things that it makes (L6).
+    pub fn record(&self) -> u64 {
+        self.record
+    }
+
+    /// Number of events so far.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there are no events yet.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
     }
 
     /// Adds an event.

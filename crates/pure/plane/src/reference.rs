@@ -6,7 +6,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use bursar_units::{BookingId, NameError, ObjectName, PodName, vocabulary};
+use bursar_units::{
+    BookingId, DEFAULT_NAMESPACE, NameError, ObjectName, PodName, ScopedName, vocabulary,
+};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
@@ -25,6 +27,14 @@ vocabulary! {
         Pod = "pod",
         /// An access token.
         Token = "token",
+        /// A budget.
+        Budget = "budget",
+        /// An envelope of a budget.
+        Envelope = "envelope",
+        /// A run.
+        Run = "run",
+        /// A lease of a run.
+        Lease = "lease",
     }
 }
 
@@ -43,6 +53,14 @@ pub enum Reference {
     Pod(PodName),
     /// An access token.
     Token(ObjectName),
+    /// A budget: `NAMESPACE/NAME`.
+    Budget(ScopedName),
+    /// An envelope: its budget, and its name.
+    Envelope(ScopedName, ObjectName),
+    /// A run: `NAMESPACE/NAME`.
+    Run(ScopedName),
+    /// A lease, `lease-RECORD.N`.
+    Lease(BookingId),
 }
 
 /// Error of a text that is not a reference.
@@ -98,6 +116,10 @@ impl Reference {
             Kind::Node => object().map(Self::Node),
             Kind::Pod => PodName::new(name).map(Self::Pod),
             Kind::Token => object().map(Self::Token),
+            Kind::Budget => scoped(name).map(Self::Budget),
+            Kind::Envelope => envelope(name),
+            Kind::Run => scoped(name).map(Self::Run),
+            Kind::Lease => BookingId::new(name).map(Self::Lease),
         };
         read.map_err(|reason| Error::Name { kind, reason })
     }
@@ -133,14 +155,21 @@ impl Reference {
             Self::Node(_) => Kind::Node,
             Self::Pod(_) => Kind::Pod,
             Self::Token(_) => Kind::Token,
+            Self::Budget(_) => Kind::Budget,
+            Self::Envelope(..) => Kind::Envelope,
+            Self::Run(_) => Kind::Run,
+            Self::Lease(_) => Kind::Lease,
         }
     }
 
-    /// The name, as records about the object have it; a record itself has none.
+    /// The name, as records about the object have it; a record itself has none, and an envelope has
+    /// its name in its budget.
     pub fn name(&self) -> Option<&str> {
         match self {
             Self::Record(_) => None,
-            Self::Booking(id) => Some(id.as_str()),
+            Self::Booking(id) | Self::Lease(id) => Some(id.as_str()),
+            Self::Budget(name) | Self::Run(name) => Some(name.as_str()),
+            Self::Envelope(_, name) => Some(name.as_str()),
             Self::Limit(name) | Self::Node(name) | Self::Token(name) => Some(name.as_str()),
             Self::Pod(name) => Some(name.as_str()),
         }
@@ -159,6 +188,7 @@ impl fmt::Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Record(seq) => write!(f, "record/{seq}"),
+            Self::Envelope(budget, name) => write!(f, "envelope/{budget}/{name}"),
             named => write!(f, "{}/{}", named.kind(), named.name().unwrap_or_default()),
         }
     }
@@ -175,6 +205,21 @@ impl<'de> Deserialize<'de> for Reference {
         let text = String::deserialize(deserializer)?;
         text.parse().map_err(serde::de::Error::custom)
     }
+}
+
+/// `NAMESPACE/NAME`, or a name in the default namespace.
+fn scoped(name: &str) -> Result<ScopedName, NameError> {
+    if name.contains('/') {
+        return ScopedName::new(name);
+    }
+    let namespace = ObjectName::known(DEFAULT_NAMESPACE);
+    Ok(ScopedName::of(&namespace, &ObjectName::new(name)?))
+}
+
+/// `NAMESPACE/BUDGET/NAME`, or `BUDGET/NAME` in the default namespace.
+fn envelope(text: &str) -> Result<Reference, NameError> {
+    let (budget, name) = text.rsplit_once('/').ok_or(NameError::NoNamespace)?;
+    Ok(Reference::Envelope(scoped(budget)?, ObjectName::new(name)?))
 }
 
 fn forms(kinds: &[Kind]) -> String {

@@ -18,7 +18,7 @@ pub mod words;
 
 pub use amount::{Amount, Bounds, Dimension, Total};
 pub use index::Index;
-pub use name::{BookingId, Label, NameError, ObjectName, PodName};
+pub use name::{BookingId, DEFAULT_NAMESPACE, Label, NameError, ObjectName, PodName, ScopedName};
 pub use time::{Instant, Millis};
 
 /// The largest integer in a record or an API answer: 2⁵³ − 1. JSON readers in other languages use

@@ -34,6 +34,9 @@ pub enum NameError {
         /// The maximum.
         max: usize,
     },
+    /// A namespaced name has no slash.
+    #[error("must be NAMESPACE/NAME")]
+    NoNamespace,
     /// A character is not allowed.
     #[error("has the character {character:?}; allowed are {allowed}")]
     Character {
@@ -140,6 +143,33 @@ name! {
     PodName, check_pod_name
 }
 
+name! {
+    /// A namespaced object such as a run: `NAMESPACE/NAME`, two object names.
+    ScopedName, check_scoped_name
+}
+
+/// Namespace of objects that name none.
+pub const DEFAULT_NAMESPACE: &str = "default";
+
+impl ScopedName {
+    /// The object of that namespace and name.
+    pub fn of(namespace: &ObjectName, name: &ObjectName) -> Self {
+        Self(format!("{namespace}/{name}").into())
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &str {
+        self.0
+            .split_once('/')
+            .map_or("", |(namespace, _)| namespace)
+    }
+
+    /// The name in the namespace.
+    pub fn name(&self) -> &str {
+        self.0.split_once('/').map_or("", |(_, name)| name)
+    }
+}
+
 impl BookingId {
     /// The creation time of the id, if it ends in a `UUIDv7` (L6).
     pub fn made_at(&self) -> Option<Instant> {
@@ -188,6 +218,14 @@ fn check_pod_name(text: &str) -> Result<(), NameError> {
     check_length(text.len(), POD_NAME_LENGTH_MAX)?;
     let allowed = |c: char| !c.is_control() && !c.is_whitespace();
     check_characters(text, allowed, "all but control characters and white space")
+}
+
+fn check_scoped_name(text: &str) -> Result<(), NameError> {
+    let Some((namespace, name)) = text.split_once('/') else {
+        return Err(NameError::NoNamespace);
+    };
+    check_object_name(namespace)?;
+    check_object_name(name)
 }
 
 fn check_length(length: usize, max: usize) -> Result<(), NameError> {

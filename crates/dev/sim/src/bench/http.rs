@@ -102,6 +102,7 @@ fn token(now: Moment) -> anyhow::Result<Token> {
         sha256: sha256(SECRET.as_bytes()),
         roles: [Role::Use].into(),
         tenants: [label(TENANT)?].into(),
+        owners: [].into(),
         expires: now.after(Millis::from_hours(1)),
         created: None,
     })

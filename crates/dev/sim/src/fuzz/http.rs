@@ -163,6 +163,7 @@ fn service() -> Router {
         store: "memory".to_owned(),
         file: None,
         leads_since: clock.wall(),
+        node: None,
     };
     let keys = Keys::new(signer, ledger.clone());
     let readers = Arc::new(move || store.reader());
@@ -191,6 +192,7 @@ fn operator() -> Caller {
         via: Via::Socket,
         roles: BTreeSet::from([Role::View, Role::Use, Role::Operate]),
         tenants: BTreeSet::new(),
+        owners: BTreeSet::new(),
         expires: None,
     }
 }

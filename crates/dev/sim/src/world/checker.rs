@@ -493,7 +493,7 @@ impl Checker {
                     self.market.push(event.clone());
                     continue;
                 }
-                Event::Spine(_) => continue,
+                Event::Spine(_) | Event::Cluster(_) => continue,
             };
             match event {
                 BookingEvent::Reserved(Request {

@@ -173,6 +173,7 @@ fn words_of(request: u64, commands: &[Command]) -> String {
         Command::Spine(spine::Command::Change { changes, .. }) => format!("change {changes:?}"),
         Command::Spine(other) => format!("{other:?}"),
         Command::Market(other) => format!("{other:?}"),
+        Command::Cluster(other) => format!("{other:?}"),
     };
     let words: Vec<_> = commands.iter().map(word).collect();
     format!("request {request}: {}", words.join(", "))

@@ -72,7 +72,7 @@ pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Resul
     }
     let metrics = Metrics::default();
     let machine = Machine::read();
-    let (data, service, executor) = open(session, &settings, &metrics)?;
+    let (data, service, executor) = open(session, &settings, &metrics, &machine)?;
     // Signals are caught before the first limit is written, so that every end restores it.
     let signals = Signals::that_end()?;
     let (is_shared, options) = market_options(&settings, &machine, &data);
@@ -139,6 +139,7 @@ fn open(
     session: &mut Session,
     settings: &Settings,
     metrics: &Metrics,
+    machine: &Machine,
 ) -> Result<(Data, Service, MachineExecutor), Stop> {
     let observer = Arc::new(Observer::new(metrics.clone(), settings.data.clone()));
     let clock = Arc::new(MachineClock::default());
@@ -162,6 +163,7 @@ fn open(
         store: "sqlite".to_owned(),
         file: Some(settings.data.join(FILE_NAME)),
         leads_since: session.now(),
+        node: Some(machine.name().to_owned()),
     };
     let readers = Arc::new(data.readers());
     let (ledger, metrics) = (data.ledger.clone(), metrics.clone());
@@ -354,6 +356,7 @@ fn client_as(service: &Arc<Service>, name: &str, role: Role, tenant: &str) -> Re
         },
         roles: std::iter::once(role).collect(),
         tenants: std::iter::once(label(tenant)?).collect(),
+        owners: std::iter::empty().collect(),
         expires: None,
     };
     let routes = router(Arc::clone(service), CallerSource::Fixed(Arc::new(caller)));

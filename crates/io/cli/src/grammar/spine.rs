@@ -189,9 +189,12 @@ pub(crate) enum TokenVerb {
         /// Roles of the token
         #[arg(long = "role", required = true, value_delimiter = ',', value_parser = words(Role::ALL, Role::word))]
         roles: Vec<Role>,
-        /// Tenants it may act as; required by `use`
+        /// Tenants it may act as; `use` requires a tenant or an owner
         #[arg(long = "tenant", value_delimiter = ',')]
         tenants: Vec<Label>,
+        /// Owners it may act as, as in org:ai:rai
+        #[arg(long = "owner", value_delimiter = ',')]
+        owners: Vec<Label>,
         /// Time until it expires; default: 90d
         #[arg(long, value_name = "DURATION")]
         expires: Option<Millis>,

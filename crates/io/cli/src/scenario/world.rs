@@ -319,6 +319,7 @@ impl World {
             store: "memory".to_owned(),
             file: None,
             leads_since: began,
+            node: None,
         };
         let signer = signer.ok_or("the ledger has no key")?;
         let keys = signer
@@ -401,6 +402,7 @@ fn operator() -> Caller {
     let name = Label::new("operator").unwrap_or_else(|_| Caller::anonymous().name);
     Caller {
         tenants: BTreeSet::from([name.clone()]),
+        owners: Caller::own(&name),
         name,
         via: Via::User(EXECUTION_USER),
         roles: BTreeSet::from([Role::Operate]),
@@ -408,19 +410,16 @@ fn operator() -> Caller {
     }
 }
 
-/// The caller of `as NAME ROLE[,ROLE] [tenant=…]`.
+/// The caller of `as NAME ROLE[,ROLE] [owner=…] [tenant=…]`.
 fn caller(name: &str, rest: &[&str]) -> Result<Caller, String> {
     let mut roles = BTreeSet::new();
     let mut tenants = BTreeSet::new();
+    let mut owners = BTreeSet::new();
     for word in rest {
         if let Some(tenant) = word.strip_prefix("tenant=") {
-            for tenant in tenant.split(',') {
-                tenants.insert(Label::new(tenant).map_err(|error| error.to_string())?);
-            }
-        } else if word.starts_with("owner=") {
-            return Err(
-                "owners are for runs, which are not available yet; write tenant=…".to_owned(),
-            );
+            labels(tenant, &mut tenants)?;
+        } else if let Some(owner) = word.strip_prefix("owner=") {
+            labels(owner, &mut owners)?;
         } else {
             for role in word.split(',') {
                 let role = Role::from_word(role).ok_or_else(|| {
@@ -434,15 +433,27 @@ fn caller(name: &str, rest: &[&str]) -> Result<Caller, String> {
         return Err("`as` needs a role: view, use or operate".to_owned());
     }
     let name = Label::new(name).map_err(|error| error.to_string())?;
-    // As on the local socket, the default tenant has the caller's name.
+    // As on the local socket, the default tenant has the caller's name, and so has the owner.
     if tenants.is_empty() {
         tenants.insert(name.clone());
+    }
+    if owners.is_empty() {
+        owners = Caller::own(&name);
     }
     Ok(Caller {
         name,
         via: Via::User(EXECUTION_USER),
         roles,
         tenants,
+        owners,
         expires: None,
     })
+}
+
+/// Adds the names of a list with commas.
+fn labels(text: &str, to: &mut BTreeSet<Label>) -> Result<(), String> {
+    for name in text.split(',') {
+        to.insert(Label::new(name).map_err(|error| format!("`{name}`: {error}"))?);
+    }
+    Ok(())
 }

@@ -209,11 +209,16 @@ impl TokenRequest {
             errors.push(FieldError::new("name", wrong.message));
         }
         let roles: Vec<&str> = self.roles.iter().map(|role| role.word()).collect();
-        let violations = token_violations(&roles, true, !self.tenants.is_empty());
+        let has_owners = !self.owners.is_empty();
+        let violations = token_violations(&roles, true, !self.tenants.is_empty(), has_owners);
         errors.extend(violations.into_iter().map(field_error));
         for (at, tenant) in self.tenants.iter().enumerate() {
             let path = || format!("tenants[{at}]");
             errors.extend(hidden_mistake(path, tenant.as_str()));
+        }
+        for (at, owner) in self.owners.iter().enumerate() {
+            let path = || format!("owners[{at}]");
+            errors.extend(hidden_mistake(path, owner.as_str()));
         }
         if let Err(message) = self.lifetime() {
             errors.push(FieldError::new("expires", message));
@@ -392,19 +397,26 @@ fn release_rule(node: &Node) -> Vec<Violation> {
 }
 
 /// `roles` are those that could be read; `are_all` is true if that is all of them.
-fn token_violations(roles: &[&str], are_all: bool, has_tenants: bool) -> Vec<Violation> {
+fn token_violations(
+    roles: &[&str],
+    are_all: bool,
+    has_tenants: bool,
+    has_owners: bool,
+) -> Vec<Violation> {
     let has = |role| roles.contains(&role);
     let mut violations = Vec::new();
     if are_all && roles.is_empty() {
         let message = "is empty; give `view`, `use` or `operate`";
         violations.push(("roles", Wrong::new(message)));
     }
-    if has("use") && !has_tenants {
-        let message = "is missing; `use` acts as the tenants listed";
+    if has("use") && !has_tenants && !has_owners {
+        let message = "is missing; `use` acts as the tenants and owners listed";
         violations.push(("tenants", Wrong::new(message)));
     }
-    if are_all && has_tenants && !has("use") && !has("operate") {
-        violations.push(("tenants", Wrong::new("requires the role `use`")));
+    for (field, is_given) in [("tenants", has_tenants), ("owners", has_owners)] {
+        if are_all && is_given && !has("use") && !has("operate") {
+            violations.push((field, Wrong::new("requires the role `use`")));
+        }
     }
     violations
 }
@@ -418,9 +430,8 @@ fn token_rule(node: &Node) -> Vec<Violation> {
     let roles = written.unwrap_or_default().iter().filter_map(Node::text);
     let roles: Vec<&str> = roles.filter(|role| Role::WORDS.contains(role)).collect();
     let are_all = written.is_some_and(|written| written.len() == roles.len());
-    let has_tenants =
-        node.get("tenants").is_some() && list("tenants").is_none_or(|list| !list.is_empty());
-    token_violations(&roles, are_all, has_tenants)
+    let has = |field| node.get(field).is_some() && list(field).is_none_or(|list| !list.is_empty());
+    token_violations(&roles, are_all, has("tenants"), has("owners"))
 }
 
 fn field_error((field, wrong): Violation) -> FieldError {

@@ -1,14 +1,24 @@
 //! The inventory: `v1/Node` objects of Kubernetes, of which some fields are read.
 //!
 //! Unknown fields are accepted here only, so that the output of `kubectl get nodes -o yaml` can be
-//! applied unchanged.
+//! applied unchanged. The server adds the executor and the missing labels to its answers.
 
 use std::collections::BTreeMap;
 
-use bursar_units::ObjectName;
+use bursar_units::{ObjectName, is_default, vocabulary};
 use serde::{Deserialize, Serialize};
 
 use crate::ToSchema;
+
+vocabulary! {
+    /// Executor of the runs of a node.
+    pub enum NodeExecutor {
+        /// Runs are simulated; the node was declared in a file.
+        Simulated = "simulated",
+        /// Runs are processes of the machine of the server.
+        Local = "local",
+    }
+}
 
 /// A node.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -18,32 +28,53 @@ pub struct Node {
     pub api_version: String,
     /// `Node`.
     pub kind: String,
-    /// Its name.
+    /// Its name and labels.
     pub metadata: NodeMetadata,
+    /// Its cordon.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub spec: NodeSpec,
     /// Resources.
-    #[serde(default)]
     pub status: NodeStatus,
 }
 
-/// Name and version of a node.
+/// Name, labels and version of a node.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeMetadata {
     /// Its name.
     #[schema(value_type = String, max_length = 253)]
     pub name: ObjectName,
+    /// Its labels; `topology.kubernetes.io/region`, `bursar.dev/cluster`, `bursar.dev/domain` and
+    /// `bursar.dev/flavor` are read.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// Version, different for every content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
 }
 
-/// Resources of a node.
+/// Cordon of a node.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeSpec {
+    /// Whether nothing new may be placed on it; nothing ends because of it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub unschedulable: bool,
+}
+
+/// Resources of a node, and facts that the server adds.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
     /// Quantities by resource; `cpu`, `memory` and `nvidia.com/gpu` are read.
-    #[serde(default)]
     pub allocatable: BTreeMap<String, String>,
+    /// Executor of runs on it, in answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<crate::api::word::NodeExecutor>)]
+    pub executor: Option<NodeExecutor>,
+    /// Labels without which no run is placed on its GPUs, in answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_labels: Vec<String>,
 }
 
 impl Node {
@@ -54,9 +85,14 @@ impl Node {
             kind: "Node".to_owned(),
             metadata: NodeMetadata {
                 name,
+                labels: BTreeMap::new(),
                 resource_version: None,
             },
-            status: NodeStatus { allocatable },
+            spec: NodeSpec::default(),
+            status: NodeStatus {
+                allocatable,
+                ..NodeStatus::default()
+            },
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens: identities with roles and tenants.
+//! Tokens: identities with roles, tenants and owners.
 
 use bursar_units::{Instant, Label, ObjectName};
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,10 @@ pub struct Token {
     /// Tenants that the bearer may act as.
     #[schema(value_type = Vec<String>)]
     pub tenants: Vec<Label>,
+    /// Owners that the bearer may act as.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub owners: Vec<Label>,
     /// Time of creation.
     #[serde(with = "instant")]
     #[schema(value_type = String, format = DateTime)]
@@ -45,10 +49,14 @@ object! {
         /// Roles of the bearer; at least one.
         #[schema(value_type = Vec<crate::api::word::Role>, min_items = 1)]
         required roles "roles": Vec<Role> = Shape::List(&Shape::Word(&Role::WORDS));
-        /// Tenants that the bearer may act as; required for `use`.
+        /// Tenants that the bearer may act as; `use` requires a tenant or an owner.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[schema(value_type = Vec<String>)]
         defaulted tenants "tenants": Vec<Label> = Shape::List(&LABEL), Vec::new();
+        /// Owners that the bearer may act as; only an operator may name others.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[schema(value_type = Vec<String>)]
+        defaulted owners "owners": Vec<Label> = Shape::List(&LABEL), Vec::new();
         /// Lifetime; default `90d`.
         #[schema(example = "90d")]
         optional expires "expires": String = Shape::Text(|text| lifetime(text).map(drop));
@@ -85,6 +93,10 @@ pub struct Identity {
     /// Tenants that the bearer may act as.
     #[schema(value_type = Vec<String>)]
     pub tenants: Vec<Label>,
+    /// Owners that the bearer may act as.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub owners: Vec<Label>,
     /// Time of expiry, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(with = "instant::optional")]

@@ -54,6 +54,14 @@ schemas! {
     WaitsFor = explain::WaitsFor;
     /// Role of a caller.
     Role = token::Role;
+    /// Unit by which a window repeats, in UTC.
+    Renew = bursar_engine::cluster::budget::Renew;
+    /// Owners that an envelope pays for without a loan.
+    Sharing = bursar_engine::cluster::budget::spec::Sharing;
+    /// Fate of overrunning work when the hours of an envelope are used up.
+    OnExhaustion = bursar_engine::cluster::budget::spec::OnExhaustion;
+    /// Executor of the runs of a node.
+    NodeExecutor = super::node::NodeExecutor;
     /// Kind of change of an object.
     ChangeKind = super::ChangeKind;
     /// Mode of a clearing.

@@ -1,6 +1,5 @@
 //! Mistakes in files, with their lines.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::problem::{FieldError, Problem};
@@ -25,6 +24,8 @@ pub struct Mistake {
     pub suggestion: Option<String>,
     /// Text of the line, and number of characters to underline.
     source: Option<(String, usize)>,
+    /// Number and text of an earlier line that the mistake is about.
+    beside: Option<(usize, String)>,
 }
 
 /// All mistakes of some files, of which nothing was used. `Display` formats them for a terminal.
@@ -40,6 +41,8 @@ pub struct Mistakes {
 
 /// Longer lines are not shown, because a terminal would wrap them.
 const SOURCE_LINE_MAX: usize = 400;
+/// Objects with mistakes that the last line names.
+const OBJECTS_NAMED_MAX: usize = 3;
 
 impl Mistake {
     /// Takes the lines of the file, so that they are split once for all mistakes.
@@ -52,6 +55,11 @@ impl Mistake {
         let position = mistake.position;
         let line = lines.get(position.line.saturating_sub(1));
         let line = line.copied().unwrap_or_default();
+        let beside = (0 < mistake.beside && mistake.beside < position.line)
+            .then(|| lines.get(mistake.beside.saturating_sub(1)))
+            .flatten()
+            .filter(|line| line.chars().count() <= SOURCE_LINE_MAX)
+            .map(|line| (mistake.beside, (*line).to_owned()));
         let is_shown = position.line > 0 && line.chars().count() <= SOURCE_LINE_MAX;
         Self {
             file: file.to_owned(),
@@ -62,6 +70,7 @@ impl Mistake {
             message: mistake.wrong.message,
             suggestion: mistake.wrong.suggestion,
             source: is_shown.then(|| (line.to_owned(), position.width)),
+            beside,
         }
     }
 
@@ -75,6 +84,7 @@ impl Mistake {
             message: message.to_owned(),
             suggestion: None,
             source: None,
+            beside: None,
         }
     }
 }
@@ -94,18 +104,29 @@ impl Mistakes {
     }
 
     fn sum(&self) -> String {
-        let objects: BTreeSet<_> = self
-            .mistakes
-            .iter()
-            .map(|m| m.object.as_ref().unwrap_or(&m.file))
-            .collect();
-        let place = match (objects.len(), objects.first()) {
-            (1, Some(object)) => (*object).clone(),
-            (count, _) => format!("{count} objects"),
+        let mut objects: Vec<(&str, usize)> = Vec::new();
+        for mistake in &self.mistakes {
+            let object = mistake.object.as_ref().unwrap_or(&mistake.file).as_str();
+            match objects.iter_mut().find(|(known, _)| *known == object) {
+                Some((_, count)) => *count = count.saturating_add(1),
+                None => objects.push((object, 1)),
+            }
+        }
+        let places = match objects.split_first() {
+            Some(((object, count), rest)) if objects.len() <= OBJECTS_NAMED_MAX => {
+                let rest = rest.iter();
+                let rest: String = rest
+                    .map(|(of, count)| format!(", {count} in {of}"))
+                    .collect();
+                format!("{} in {object}{rest}", counted(*count, "mistake"))
+            }
+            _ => {
+                let count = counted(self.mistakes.len(), "mistake");
+                format!("{count} in {} objects", objects.len())
+            }
         };
         format!(
-            "{} in {place}, nothing was {} ({} read)",
-            counted(self.mistakes.len(), "mistake"),
+            "{places}, nothing was {} ({} read)",
             self.undone,
             counted(self.documents, "document"),
         )
@@ -131,6 +152,9 @@ impl fmt::Display for Mistake {
         let source = source.replace('\t', " ");
         let indent = self.column.saturating_sub(1);
         writeln!(f, "\n{:gutter$} |", "")?;
+        if let Some((line, source)) = &self.beside {
+            writeln!(f, "{line:gutter$} | {}", source.replace('\t', " "))?;
+        }
         writeln!(f, "{line} | {source}")?;
         write!(f, "{:gutter$} | {:indent$}{}", "", "", "^".repeat(*width))?;
         match &self.suggestion {

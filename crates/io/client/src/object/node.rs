@@ -1,8 +1,13 @@
-//! Conversion between `v1/Node` objects and the resources of a node.
+//! Conversion between `v1/Node` objects and the nodes of the inventory.
+//!
+//! `v1/Node` is a kind of Kubernetes with many fields. Some are read; the others are accepted, so that
+//! `kubectl get nodes -o yaml | bursar apply -f -` works. A misspelling of a field that is read is a
+//! mistake. Of the labels only those of [`LABELS`] are kept.
 
 use std::collections::BTreeMap;
 
-use bursar_units::{Amount, ObjectName, quantity};
+use bursar_engine::inventory::{self, LABELS};
+use bursar_units::{Amount, quantity};
 
 use super::{API_VERSION, KIND, Object, limit, name_of};
 use crate::api;
@@ -13,21 +18,28 @@ use crate::tree::{Kind, Node};
 pub const GPU_RESOURCE: &str = "nvidia.com/gpu";
 
 /// Shape of the part of a node's document that is read.
-pub(crate) const SHAPE: Shape = Shape::Open(&[
+pub(crate) const SHAPE: Shape = Shape::Foreign(&[
     API_VERSION,
     KIND,
     Field::required(
         "metadata",
-        Shape::Open(&[Field::required(
-            "name",
-            Shape::Text(|text| limit::object_name(text).map(drop)),
-        )]),
+        Shape::Foreign(&[
+            Field::required(
+                "name",
+                Shape::Text(|text| limit::object_name(text).map(drop)),
+            ),
+            Field::optional("labels", LABEL_FIELDS),
+        ]),
     ),
     Field::optional(
+        "spec",
+        Shape::Foreign(&[Field::optional("unschedulable", Shape::Bool)]),
+    ),
+    Field::required(
         "status",
-        Shape::Open(&[Field::optional(
+        Shape::Foreign(&[Field::required(
             "allocatable",
-            Shape::Open(&[
+            Shape::Foreign(&[
                 Field::optional("cpu", Shape::Quantity(|text| cpu(text).map(drop))),
                 Field::optional("memory", Shape::Quantity(|text| whole(text).map(drop))),
                 Field::optional(GPU_RESOURCE, Shape::Quantity(|text| whole(text).map(drop))),
@@ -35,6 +47,19 @@ pub(crate) const SHAPE: Shape = Shape::Open(&[
         )]),
     ),
 ]);
+
+const LABEL_FIELDS: Shape = Shape::Foreign(&[
+    Field::optional(inventory::REGION, LABEL_VALUE),
+    Field::optional(inventory::CLUSTER, LABEL_VALUE),
+    Field::optional(inventory::DOMAIN, LABEL_VALUE),
+    Field::optional(inventory::FLAVOR, LABEL_VALUE),
+]);
+
+/// A label without a value counts as absent.
+const LABEL_VALUE: Shape = Shape::Text(|text| match text {
+    "" => Ok(()),
+    _ => limit::new_label(text).map(drop),
+});
 
 /// Resources of a node of the API.
 pub fn capacity(node: &api::Node) -> Result<Amount, quantity::Error> {
@@ -47,27 +72,29 @@ pub fn capacity(node: &api::Node) -> Result<Amount, quantity::Error> {
     })
 }
 
-/// Declared object of a node with these resources.
-pub fn object(name: &ObjectName, capacity: &Amount) -> api::Node {
+/// Declared object of a node of the inventory.
+pub fn object(node: &inventory::Node) -> api::Node {
     let resources = [
-        ("cpu", quantity::format_cpu(capacity.cpu_milli)),
-        ("memory", quantity::format_memory(capacity.memory_bytes)),
-        (GPU_RESOURCE, capacity.gpus.to_string()),
+        ("cpu", quantity::format_cpu(node.cpu_milli)),
+        ("memory", quantity::format_memory(node.memory_bytes)),
+        (GPU_RESOURCE, node.gpus.to_string()),
     ];
     let allocatable: BTreeMap<_, _> = resources
         .into_iter()
         .map(|(resource, text)| (resource.to_owned(), text))
         .collect();
-    api::Node::new(name.clone(), allocatable)
+    let mut shown = api::Node::new(node.name.clone(), allocatable);
+    shown.metadata.labels.clone_from(&node.labels);
+    shown.spec.unschedulable = node.unschedulable;
+    shown
 }
 
 pub(super) fn read(node: &Node) -> Option<Object> {
+    let metadata = node.get("metadata")?;
     let name = limit::object_name(name_of(node)?.text()?).ok()?;
-    let allocatable = node
-        .get("status")
-        .and_then(|status| status.get("allocatable"));
+    let allocatable = node.get("status")?.get("allocatable")?;
     let of = |resource: &str, read: fn(&str) -> Result<u64, Wrong>| match allocatable
-        .and_then(|node| node.get(resource))
+        .get(resource)
         .map(|node| &node.kind)
     {
         Some(Kind::Text(text) | Kind::Number(text)) => read(text).ok(),
@@ -79,7 +106,17 @@ pub(super) fn read(node: &Node) -> Option<Object> {
         memory_bytes: of("memory", whole)?,
         gpus: of(GPU_RESOURCE, whole)?,
     };
-    Some(Object::Node { name, capacity })
+    let mut read = inventory::Node::new(name, &capacity);
+    let labels = metadata.get("labels");
+    read.labels = LABELS
+        .into_iter()
+        .filter_map(|key| Some((key, labels?.get(key)?.text()?)))
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect();
+    let cordon = node.get("spec").and_then(|spec| spec.get("unschedulable"));
+    read.unschedulable = matches!(cordon.map(|node| &node.kind), Some(Kind::Bool(true)));
+    Some(Object::Node(read))
 }
 
 fn cpu(text: &str) -> Result<u64, Wrong> {

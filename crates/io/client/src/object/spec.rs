@@ -73,3 +73,38 @@ pub(crate) fn put<T, V>(target: &mut T, value: V, set: impl Fn(&mut T, V)) {
 pub(crate) fn show<T, W>(target: &T, show: impl Fn(&T) -> Option<W>) -> Option<W> {
     show(target)
 }
+
+/// Declares an object inside a declared object: the struct with serde and schema, and its `FIELDS`
+/// for the report of all mistakes.
+///
+/// A row has the field, its name in files, its type there, its presence and its shape. A field that
+/// is not `required` needs a serde default.
+macro_rules! part {
+    (
+        $(#[$about:meta])*
+        pub struct $name:ident {
+            $(
+                $(#[$with:meta])*
+                $field:ident $wire:tt: $type:ty = $presence:ident $shape:expr;
+            )+
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            $(
+                $(#[$with])*
+                #[serde(rename = $wire)]
+                pub $field: $type,
+            )+
+        }
+
+        impl $name {
+            pub(crate) const FIELDS: &'static [$crate::shape::Field] =
+                &[$($crate::shape::Field::$presence($wire, $shape),)+];
+        }
+    };
+}
+
+pub(crate) use part;

@@ -22,6 +22,7 @@ fn refusal<T: Body>(text: &str) -> Problem {
 fn read_limit(bytes: &[u8]) -> Result<Object, Box<Problem>> {
     let address = Address {
         kind: ObjectKind::Limit,
+        namespace: None,
         name: None,
     };
     read_declared(bytes, address)

@@ -74,6 +74,7 @@ async fn calls_have_their_paths_and_methods() {
         name: name.clone(),
         roles: Vec::new(),
         tenants: Vec::new(),
+        owners: Vec::new(),
         expires: None,
     };
     let _ = client.create_token(&id, &token, Mode::Do).await;

@@ -41,6 +41,7 @@ fn mistakes_of(body: &Value, name: &str) -> Vec<String> {
     let name = ObjectName::new(name).ok();
     let address = Address {
         kind: ObjectKind::Limit,
+        namespace: None,
         name: name.as_ref(),
     };
     let read = read_declared(body.to_string().as_bytes(), address);
@@ -117,7 +118,7 @@ fn the_documented_files_are_read() {
         (values.tenant.clone(), values.weight),
         (Some(Scope::Each), Some(100))
     );
-    let Object::Node { capacity, .. } = &objects[4] else {
+    let Object::Node(node) = &objects[4] else {
         panic!()
     };
     let expected = Amount {
@@ -126,7 +127,7 @@ fn the_documented_files_are_read() {
         memory_bytes: 1000 << 30,
         gpus: 8,
     };
-    assert_eq!(*capacity, expected);
+    assert_eq!(node.capacity(), expected);
 }
 
 #[test]
@@ -177,7 +178,7 @@ error: 2 mistakes in limit/python, nothing was applied (2 documents read)";
 
 #[test]
 fn lines_of_two_digits_keep_the_bar_straight() {
-    let node = "apiVersion: v1\nkind: Nod\nmetadata: {name: a01}\n";
+    let node = "apiVersion: v1\nkind: Nod\nmetadata: {name: a01}\nstatus: {allocatable: {}}\n";
     let text = format!("{}{node}", "# \n".repeat(10));
     let expected = "\
 error: limits.yaml:12:7: kind `Nod` is not a kind that can be applied
@@ -291,7 +292,10 @@ fn documents_that_are_no_objects_are_reported() {
             "apiVersion: v1\nkind: Limit",
             "apiVersion `v1` is not the version of a Limit",
         ),
-        ("apiVersion: v1\nkind: Budget", "kinds are Limit and Node"),
+        (
+            "apiVersion: v1\nkind: Pod",
+            "kinds are Budget, Run, Limit and Node",
+        ),
         (
             "apiVersion: bursar.dev/v1alpha1\nkind: Limit\nspec: {}",
             "metadata is missing",
@@ -320,7 +324,8 @@ fn an_object_may_be_in_a_set_of_files_once() {
     let mistakes = read_files(&[file(one), file(one)]).unwrap_err();
     assert_eq!(mistakes.mistakes[0].message, "names limit/a twice");
     // The same for an object with other mistakes, but not for an object of another kind.
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}});
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"},
+        "status": {"allocatable": {}}});
     let mut wrong = node.clone();
     wrong["status"] = json!({"allocatable": {"cpu": "much"}});
     let limit = json!({"apiVersion": "bursar.dev/v1alpha1", "kind": "Limit",
@@ -383,7 +388,8 @@ fn an_object_without_a_kind_is_checked_as_the_kind_of_its_path() {
         expected.pop();
         assert_eq!(mistakes_of(&body, "not a name"), expected);
     }
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "y"}});
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "y"},
+        "status": {"allocatable": {}}});
     assert_eq!(
         mistakes_of(&node, "x"),
         [
@@ -404,25 +410,30 @@ fn an_object_without_a_kind_is_checked_by_its_version() {
         (
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {}}),
             vec![
-                "kind `Deployment` is not a kind that can be applied, kinds are Limit and Node",
+                "kind `Deployment` is not a kind that can be applied, \
+                 kinds are Budget, Run, Limit and Node",
                 "apiVersion `apps/v1` is not the version of a kind that can be applied, \
                  versions are `bursar.dev/v1alpha1` and `v1`",
             ],
         ),
         (
-            json!({"apiVersion": version, "metadata": {"name": "A"}, "spec": {"slots": -2}}),
+            json!({"apiVersion": "v1", "metadata": {"name": "A"}}),
             vec![
                 "kind is missing",
                 "metadata.name has the character 'A'; allowed are lower-case letters, digits, \
                  - and . (not first or last)",
-                "spec.slots must not be negative, 0 to 9007199254740991 is allowed",
             ],
+        ),
+        // Several kinds have this version.
+        (
+            json!({"apiVersion": version, "metadata": {"name": "A"}, "spec": {"slots": -2}}),
+            vec!["kind is missing"],
         ),
         (
             json!({"apiVersion": version, "kind": "Quota", "metadata": {"name": "a"}}),
             vec![
-                "kind `Quota` is not a kind that can be applied, kinds are Limit and Node",
-                "spec is missing",
+                "kind `Quota` is not a kind that can be applied, \
+                 kinds are Budget, Run, Limit and Node",
             ],
         ),
         (
@@ -464,7 +475,7 @@ fn an_object_without_a_kind_is_checked_by_its_version() {
 #[test]
 fn mistakes_of_an_apply_and_of_its_objects_are_reported_together() {
     let body = r#"{"object": [], "objects": [7, {"apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": "a", "name": "b"}}]}"#;
+        "metadata": {"name": "a", "name": "b"}, "status": {"allocatable": {}}}]}"#;
     let problem = read_values(body.as_bytes()).unwrap_err();
     let sentences: Vec<_> = problem.errors.iter().map(FieldError::sentence).collect();
     assert_eq!(
@@ -620,4 +631,126 @@ proptest! {
     fn no_text_makes_the_reader_panic(text in r#"(a|kind: Limit|apiVersion: bursar.dev/v1alpha1|metadata|name|spec|slots|: |- |\n|  |\{|\}|\[|\]|,|"|'|&x |\*x|!|#|\||>|%|\t|---\n|1|é){0,40}"#) {
         let _ = read(&text).map_err(|mistakes| mistakes.to_string());
     }
+}
+
+/// A node as `kubectl get nodes -o yaml` prints it.
+const KUBECTL: &str = r#"
+apiVersion: v1
+kind: List
+metadata: {resourceVersion: ""}
+items:
+- apiVersion: v1
+  kind: Node
+  metadata:
+    name: a01
+    uid: 5c8b
+    resourceVersion: "123"
+    creationTimestamp: "2026-01-01T00:00:00Z"
+    annotations: {node.alpha.kubernetes.io/ttl: "0"}
+    labels:
+      kubernetes.io/arch: amd64
+      node.kubernetes.io/instance-type: p5
+      topology.kubernetes.io/region: us-west
+      topology.kubernetes.io/zone: us-west-1
+      bursar.dev/cluster: west-1
+      bursar.dev/domain: rack-a
+      bursar.dev/flavor: h100
+  spec: {podCIDR: 10.0.0.0/24, providerID: "aws:///i", taints: [], unschedulable: true}
+  status:
+    addresses: [{address: 10.0.0.1, type: InternalIP}]
+    allocatable: {cpu: "96", ephemeral-storage: "1", hugepages-1Gi: "0", memory: 1000Gi, nvidia.com/gpu: "8", pods: "110"}
+    capacity: {cpu: "96"}
+    conditions: []
+    daemonEndpoints: {kubeletEndpoint: {Port: 10250}}
+    images: []
+    nodeInfo: {architecture: amd64}
+"#;
+
+#[test]
+fn a_node_of_kubectl_is_read_with_its_place_flavor_gpus_and_cordon() {
+    let objects = read(KUBECTL).unwrap();
+    let [Object::Node(node)] = objects.as_slice() else {
+        panic!("{objects:?}")
+    };
+    assert_eq!(node.gpus, 8);
+    assert_eq!(
+        [node.region(), node.cluster(), node.domain(), node.flavor()],
+        [
+            Some("us-west"),
+            Some("west-1"),
+            Some("rack-a"),
+            Some("h100")
+        ]
+    );
+    assert_eq!(node.labels.len(), 4, "foreign labels are not kept");
+    assert!(node.unschedulable);
+    assert_eq!(read(&Object::to_yaml(&objects)).unwrap(), objects);
+}
+
+#[test]
+fn a_misspelt_field_of_a_node_is_reported_and_a_foreign_one_is_not() {
+    for (right, wrong, expected) in [
+        (
+            "allocatable:",
+            "alocatable:",
+            "items[0].status.alocatable is not a field",
+        ),
+        (
+            "unschedulable:",
+            "unscheduleable:",
+            "items[0].spec.unscheduleable is not a field",
+        ),
+        (
+            "bursar.dev/flavor:",
+            "bursar.dev/flavour:",
+            "items[0].metadata.labels.bursar.dev/flavour is not a field",
+        ),
+        (
+            "nvidia.com/gpu:",
+            "nvidia.com/gpus:",
+            "items[0].status.allocatable.nvidia.com/gpus is not a field",
+        ),
+        (
+            "  labels:",
+            "  labls:",
+            "items[0].metadata.labls is not a field",
+        ),
+    ] {
+        let mistakes = read(&KUBECTL.replace(right, wrong)).unwrap_err();
+        let first = &mistakes.mistakes[0];
+        assert_eq!(format!("{} {}", first.path, first.message), expected);
+        assert!(first.line.is_some_and(|line| line > 6), "{first}");
+        let suggestion = format!("did you mean `{}`?", right.trim().trim_end_matches(':'));
+        assert_eq!(first.suggestion, Some(suggestion));
+    }
+}
+
+#[test]
+fn a_node_without_allocatable_is_a_mistake_and_not_a_node_without_cpu() {
+    let node = "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n";
+    let of = |text: &str| read(text).unwrap_err().mistakes[0].clone();
+    assert_eq!(of(node).path, "status");
+    assert_eq!(
+        of(&format!("{node}status: {{}}\n")).path,
+        "status.allocatable"
+    );
+    let null = format!("{node}status: {{allocatable: null}}\n");
+    assert_eq!(of(&null).path, "status.allocatable");
+}
+
+#[test]
+fn the_value_of_a_label_that_is_read_is_checked_and_an_empty_one_is_absent() {
+    let mistakes = read(&KUBECTL.replace("rack-a", "rack/a")).unwrap_err();
+    assert_eq!(
+        mistakes.mistakes[0].path,
+        "items[0].metadata.labels.bursar.dev/domain"
+    );
+    let objects = read(&KUBECTL.replace("rack-a", "\"\"")).unwrap();
+    let [Object::Node(node)] = objects.as_slice() else {
+        panic!("{objects:?}")
+    };
+    assert_eq!(
+        node.missing_labels().collect::<Vec<_>>(),
+        ["bursar.dev/domain"]
+    );
 }

@@ -8,6 +8,7 @@
 
 mod bodies;
 mod calls;
+mod clusters;
 mod executions;
 mod fake;
 mod files;

@@ -45,7 +45,7 @@ async fn get_metrics(call: Call) -> Handled {
     Ok(bytes(METRICS_TYPE, text))
 }
 
-/// Name, roles and tenants of the caller.
+/// Name, roles, tenants and owners of the caller.
 #[route(get, path = "/v1/identity", tag = "server", responses((status = 200, body = Identity)))]
 async fn get_identity(call: Call) -> Handled {
     call.reading().min_record().end(Some(())).await?;

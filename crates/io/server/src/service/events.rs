@@ -366,6 +366,8 @@ fn facts(data: &Data) -> Value {
         // A number, a word or nothing: it can always be written.
         Data::Booking(data) => serde_json::to_value(data).unwrap_or_default(),
         Data::Market(event) => market::stream::facts(event),
+        // An event is written as in the journal.
+        Data::Cluster(event) => serde_json::to_value(event).unwrap_or_default(),
         Data::Spine(data) => spine::stream::facts(data),
     })
 }

@@ -43,6 +43,7 @@ impl Service {
             via: caller.via.word().to_owned(),
             roles: caller.roles.iter().copied().collect(),
             tenants: caller.tenants.iter().cloned().collect(),
+            owners: caller.owners.iter().cloned().collect(),
             expires_at: caller.expires,
         };
         Answer::ok(last_record(&self.ledger.view().read()), body)

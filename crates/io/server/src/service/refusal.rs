@@ -7,7 +7,7 @@ use bursar_ledger::intake::Failure;
 
 use crate::booking::answers;
 use crate::caller::Caller;
-use crate::{booking, spine};
+use crate::{booking, cluster, spine};
 
 /// Time before a retry where no estimate is known.
 const RETRY_AFTER_MS: u64 = 1_000;
@@ -43,6 +43,7 @@ pub(crate) fn of_refusal(
             booking::refusal::add_facts(&mut problem, state, command, refusal);
         }
         Refusal::Market(_) => {}
+        Refusal::Cluster(refusal) => cluster::refusal::add_facts(&mut problem, state, refusal),
         Refusal::Spine(refusal) => spine::refusal::add_facts(&mut problem, state, refusal),
     }
     problem
@@ -76,6 +77,7 @@ const fn code(refusal: &Refusal) -> Code {
     match refusal {
         Refusal::Booking(refusal) => booking::refusal::code(refusal),
         Refusal::Market(_) => Code::Conflict,
+        Refusal::Cluster(refusal) => cluster::refusal::code(refusal),
         Refusal::Spine(refusal) => spine::refusal::code(refusal),
     }
 }

@@ -209,6 +209,7 @@ fn token(request: TokenRequest, secret: &str, now: Instant) -> Result<Token, Pro
         sha256: sha256(secret.as_bytes()),
         roles: request.roles.into_iter().collect(),
         tenants: request.tenants.into_iter().collect(),
+        owners: request.owners.into_iter().collect(),
         expires: now.after(expires),
         created: None,
     })
@@ -236,6 +237,7 @@ fn shown(token: &Token, created: Instant) -> ApiToken {
         name: token.name.clone(),
         roles: token.roles.iter().copied().collect(),
         tenants: token.tenants.iter().cloned().collect(),
+        owners: token.owners.iter().cloned().collect(),
         created_at: created,
         expires_at: token.expires,
     }

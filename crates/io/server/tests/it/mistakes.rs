@@ -166,7 +166,8 @@ async fn all_mistakes_of_a_declared_object_are_reported() {
         ),
         (
             "/v1/limits/x",
-            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "x"}}),
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "x"},
+                "status": {"allocatable": {}}}),
             vec!["kind"],
         ),
     ] {

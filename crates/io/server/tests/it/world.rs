@@ -176,6 +176,7 @@ impl World {
             store: "memory".to_owned(),
             file: file.map(|file| directory.path().join(file)),
             leads_since: clock.wall(),
+            node: None,
         };
         let readers = Arc::new(move || readers.reader());
         let service = Service::new(ledger, readers, keys, info, Metrics::default());
@@ -295,6 +296,7 @@ pub(crate) fn caller(name: &str, roles: &[Role], tenants: &[&str]) -> Caller {
         via: Via::Socket,
         roles: roles.iter().copied().collect(),
         tenants: tenants.iter().map(label).collect::<BTreeSet<_>>(),
+        owners: BTreeSet::new(),
         expires: None,
     }
 }

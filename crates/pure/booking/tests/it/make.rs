@@ -185,14 +185,14 @@ pub(crate) fn decided(
     now: u64,
     command: &Command,
 ) -> (Result<Reply, Refusal>, Vec<(Instant, Event)>) {
-    let mut events = Events::new(at(now));
+    let mut events = Events::new(at(now), 0);
     let answer = bookings.decide(at(now), command, &mut events);
     (answer.map(Reply::from), dated(now, events))
 }
 
 /// Processes deadlines in a record of its own, without renewals.
 pub(crate) fn ticked(bookings: &mut Bookings, now: u64) -> Vec<(Instant, Event)> {
-    let mut events = Events::new(at(now));
+    let mut events = Events::new(at(now), 0);
     tick(bookings, now, |_| None, &mut events);
     dated(now, events)
 }
@@ -225,7 +225,7 @@ pub(crate) fn change(
     let changes: Vec<&Change> = changes.iter().collect();
     let [before, after] = bookings.implied(&changes);
     let checked: Vec<&Change> = before.iter().chain(changes.iter().copied()).collect();
-    bookings.check_changes(&checked)?;
+    bookings.check_changes(at(now), &checked)?;
     for change in checked.into_iter().chain(&after) {
         bookings.change(at(now), change, events);
     }
@@ -267,7 +267,7 @@ impl Desk {
     }
 
     pub(crate) fn change(&mut self, now: u64, changes: &[Change]) -> Result<(), Refusal> {
-        let mut events = Events::new(at(now));
+        let mut events = Events::new(at(now), 0);
         let answer = change(&mut self.bookings, now, changes, &mut events);
         self.keep(dated(now, events));
         answer

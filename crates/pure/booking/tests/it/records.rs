@@ -167,7 +167,7 @@ fn any_pattern_of_ticks_gives_the_same_state() {
             for now in ticks {
                 while bookings.is_unsettled() || bookings.due(at(*now)).next().is_some() {
                     let renewed = |id: &BookingId| until.get(id).copied().map(at);
-                    tick(&mut bookings, *now, renewed, &mut Events::new(at(*now)));
+                    tick(&mut bookings, *now, renewed, &mut Events::new(at(*now), 0));
                 }
             }
             bursar_booking::invariants::check(&bookings).unwrap();

@@ -358,7 +358,7 @@ impl World {
             .filter(|_| !self.oracle.makes_way(limit));
         let change = Change::SetLimit(limit.clone());
         if let Some((other, _)) = taken {
-            let mut events = Events::new(at(self.now));
+            let mut events = Events::new(at(self.now), 0);
             let answer = change_all(&mut self.bookings, self.now, &[change], &mut events);
             assert_eq!(events.into_list(), [], "a refusal leaves no trace");
             let names = |a: &str, b: &str| BTreeSet::from([a.to_owned(), b.to_owned()]);
@@ -388,7 +388,7 @@ impl World {
 
     fn changed(&mut self, changes: &[Change]) {
         self.oracle.pump(self.now);
-        let mut events = Events::new(at(self.now));
+        let mut events = Events::new(at(self.now), 0);
         let answer = change_all(&mut self.bookings, self.now, changes, &mut events);
         assert_eq!(answer, Ok(()));
         self.fold(&events.into_list());
@@ -400,7 +400,7 @@ impl World {
     fn tick(&mut self) {
         self.oracle.tick(self.now, &self.renewed_until);
         while self.bookings.is_unsettled() || self.bookings.due(at(self.now)).next().is_some() {
-            let mut events = Events::new(at(self.now));
+            let mut events = Events::new(at(self.now), 0);
             let renewed = |id: &BookingId| self.renewed_until.get(id.as_str()).copied().map(at);
             tick(&mut self.bookings, self.now, renewed, &mut events);
             self.fold(&events.into_list());
@@ -424,7 +424,7 @@ impl World {
 
     fn expect(&mut self, told: &Told, command: &Command) {
         let over_before = invariants::over_limit(&self.bookings);
-        let mut events = Events::new(at(self.now));
+        let mut events = Events::new(at(self.now), 0);
         let answer = self.bookings.decide(at(self.now), command, &mut events);
         let events = events.into_list();
         self.check_shown(command, &answer);

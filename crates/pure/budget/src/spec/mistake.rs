@@ -243,18 +243,22 @@ impl Found {
         end: Option<Instant>,
         renew: Option<Renew>,
     ) {
-        if renew.is_some() && end.is_none() {
-            self.add(format!("{path}.renew"), Wrong::RenewWithoutEnd);
-        }
-        if let (Some(start), Some(end)) = (start, end)
-            && end <= start
-        {
-            self.add(
-                format!("{path}.end"),
-                Wrong::EndNotAfterStart { start, end },
-            );
+        for (field, wrong) in window_mistakes(start, end, renew) {
+            self.add(format!("{path}.{field}"), wrong);
         }
     }
+}
+
+/// The mistakes of a declared window, each with its field.
+pub fn window_mistakes(
+    start: Option<Instant>,
+    end: Option<Instant>,
+    renew: Option<Renew>,
+) -> impl Iterator<Item = (&'static str, Wrong)> {
+    let endless = (renew.is_some() && end.is_none()).then_some(("renew", Wrong::RenewWithoutEnd));
+    let both = start.zip(end).filter(|(start, end)| end <= start);
+    let order = both.map(|(start, end)| ("end", Wrong::EndNotAfterStart { start, end }));
+    endless.into_iter().chain(order)
 }
 
 struct Path<'a>(&'a [Label]);

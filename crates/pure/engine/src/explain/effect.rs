@@ -5,7 +5,7 @@ use bursar_plane::{Node, Reference};
 use bursar_units::{BookingId, Dimension, Label, ObjectName};
 
 use super::{fullest, give_back};
-use crate::{Change, Event, State, words};
+use crate::{Change, Event, State, cluster, words};
 
 /// Mood of the verb: a plan or a fact.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -53,6 +53,10 @@ pub enum Previous {
     Limit(Limit),
     /// A node.
     Node(Node),
+    /// A budget.
+    Budget(Box<cluster::budget::Budget>),
+    /// A run that has not ended, or that ended and is remembered.
+    Run(Box<cluster::Shown>),
 }
 
 /// Decided change of one declared object.
@@ -62,8 +66,10 @@ pub struct Changed {
     pub previous: Previous,
     /// Whether the object has changed; one that was equal already has no event.
     pub is_changed: bool,
-    /// Effect; `None` for a node.
+    /// Effect; `None` for objects other than limits.
     pub effect: Option<Effect>,
+    /// The run as the change left it, if it is one.
+    pub run: Option<Box<cluster::Shown>>,
 }
 
 impl Previous {
@@ -80,6 +86,15 @@ impl Previous {
                 let node = state.spine.inventory.get(name.as_str());
                 node.map_or(Self::Nothing, |node| Self::Node(node.clone()))
             }
+            Reference::Budget(name) => {
+                let id = cluster::budget::BudgetId::new(name.as_str()).ok();
+                let budget = id.and_then(|id| state.clusters.accounts().budget(&id).cloned());
+                budget.map_or(Self::Nothing, |budget| Self::Budget(Box::new(budget)))
+            }
+            Reference::Run(name) => {
+                let run = state.clusters.run_named(&name);
+                run.map_or(Self::Nothing, |run| Self::Run(Box::new(run)))
+            }
             _ => Self::Nothing,
         }
     }
@@ -90,13 +105,17 @@ impl Changed {
     pub fn new(change: &Change, previous: Previous, events: &[Event], after: &State) -> Self {
         let before = match &previous {
             Previous::Limit(limit) => Some(limit),
-            Previous::Nothing | Previous::Node(_) => None,
+            Previous::Nothing | Previous::Node(_) | Previous::Budget(_) | Previous::Run(_) => None,
         };
         let effect = match change.declared() {
             Reference::Limit(name) => Some(change_effect(before, events, after, &name)),
             _ => None,
         };
         let object = change.declared();
+        let run = match &object {
+            Reference::Run(name) => after.clusters.run_named(name).map(Box::new),
+            _ => None,
+        };
         let is_changed = events
             .iter()
             .any(|event| event.subjects().contains(&object));
@@ -104,6 +123,7 @@ impl Changed {
             previous,
             is_changed,
             effect,
+            run,
         }
     }
 }

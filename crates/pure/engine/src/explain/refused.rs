@@ -5,6 +5,7 @@ use bursar_booking::execution::Order;
 use bursar_booking::{End, LimitUse, NOTE_LENGTH_MAX, REMEMBERED, Request};
 use bursar_units::{Dimension, Label, Millis, ObjectName};
 
+use super::refused_cluster::of_cluster;
 use super::{When, holders, raise};
 use crate::market::Refusal as MarketRefusal;
 use crate::spine::Refusal as SpineRefusal;
@@ -32,6 +33,7 @@ pub fn refused(state: &State, command: &Command, refusal: &Refusal) -> Refused {
     match refusal {
         Refusal::Booking(refusal) => of_booking(state, command, refusal),
         Refusal::Market(refusal) => of_market(refusal),
+        Refusal::Cluster(refusal) => of_cluster(refusal),
         Refusal::Spine(refusal) => of_spine(refusal),
     }
 }
@@ -397,18 +399,21 @@ fn request_of(command: &Command) -> Option<&Request> {
 fn request_and_order(command: &Command) -> Option<(&Request, Option<&Order>)> {
     match command {
         Command::Booking(command) => command.request(),
-        Command::Spine(_) | Command::Market(_) => None,
+        Command::Spine(_) | Command::Market(_) | Command::Cluster(_) => None,
     }
 }
 
 impl Refused {
-    fn with_changes<T: Into<String>>(self, changes: impl IntoIterator<Item = T>) -> Self {
+    pub(super) fn with_changes<T: Into<String>>(
+        self,
+        changes: impl IntoIterator<Item = T>,
+    ) -> Self {
         let changes = changes.into_iter().map(Into::into).collect();
         Self { changes, ..self }
     }
 }
 
-fn plain(headline: impl Into<String>, detail: impl Into<String>) -> Refused {
+pub(super) fn plain(headline: impl Into<String>, detail: impl Into<String>) -> Refused {
     Refused {
         headline: headline.into(),
         detail: detail.into(),

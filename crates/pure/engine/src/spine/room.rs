@@ -340,7 +340,7 @@ impl Plane for Spine {
         }
     }
 
-    fn check_changes(&self, changes: &[&Change]) -> Result<(), Refusal> {
+    fn check_changes(&self, _: Instant, changes: &[&Change]) -> Result<(), Refusal> {
         let mut names: std::collections::BTreeSet<&ObjectName> =
             self.inventory.iter().map(|node| &node.name).collect();
         for change in changes {

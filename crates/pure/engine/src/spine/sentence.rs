@@ -91,11 +91,12 @@ fn node_joined(node: &Node) -> Notice<Data> {
 fn token_created(token: &Token) -> Notice<Data> {
     let roles: Vec<Role> = token.roles.iter().copied().collect();
     let role_words: Vec<&str> = roles.iter().map(|role| role.word()).collect();
-    let tenants: Vec<&str> = token.tenants.iter().map(Label::as_str).collect();
-    let whose = if tenants.is_empty() {
+    let accounts = token.tenants.iter().chain(&token.owners);
+    let accounts: Vec<&str> = accounts.map(Label::as_str).collect();
+    let whose = if accounts.is_empty() {
         String::new()
     } else {
-        format!(" for {}", tenants.join(", "))
+        format!(" for {}", accounts.join(", "))
     };
     let name = &token.name;
     let summary = format!("token {name} created: may {}{whose}", role_words.join(", "));

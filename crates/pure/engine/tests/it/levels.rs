@@ -115,6 +115,7 @@ fn a_restore_ends_all_tokens_unless_it_keeps_them() {
             sha256: sha256(b"secret"),
             roles: [Role::View].into(),
             tenants: std::collections::BTreeSet::new(),
+            owners: std::collections::BTreeSet::new(),
             expires: Instant::from_ms(START_MS * 2),
             created: None,
         };

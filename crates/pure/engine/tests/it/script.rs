@@ -125,6 +125,7 @@ fn declare(run: &mut impl FnMut(Command)) {
         sha256: sha256(b"secret"),
         roles: [Role::Use, Role::View].into(),
         tenants: [label("acme"), label("größe")].into(),
+        owners: std::collections::BTreeSet::new(),
         expires: Instant::from_ms(START_MS + 7_776_000_000),
         created: None,
     };

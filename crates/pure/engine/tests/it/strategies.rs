@@ -228,18 +228,22 @@ fn reference() -> impl Strategy<Value = Reference> {
 fn token() -> BoxedStrategy<Token> {
     let roles = btree_set(proptest::sample::select(&Role::ALL[..]), 0..=3);
     let times = (instant(), option::of(instant()));
-    (name(), hash(), roles, btree_set(label(), 0..3), times)
-        .prop_map(|(name, sha256, roles, tenants, (expires, created))| {
-            let tenants: BTreeSet<Label> = tenants;
-            Token {
-                name,
-                sha256,
-                roles,
-                tenants,
-                expires,
-                created,
-            }
-        })
+    let accounts = (btree_set(label(), 0..3), btree_set(label(), 0..3));
+    (name(), hash(), roles, accounts, times)
+        .prop_map(
+            |(name, sha256, roles, (tenants, owners), (expires, created))| {
+                let (tenants, owners): (BTreeSet<Label>, BTreeSet<Label>) = (tenants, owners);
+                Token {
+                    name,
+                    sha256,
+                    roles,
+                    tenants,
+                    owners,
+                    expires,
+                    created,
+                }
+            },
+        )
         .boxed()
 }
 

@@ -87,6 +87,7 @@ fn service(world: &World) -> Service {
         store: "sqlite".to_owned(),
         file: Some(world.data.path.join(FILE_NAME)),
         leads_since: world.ledger().now(),
+        node: None,
     };
     let (ledger, keys) = (world.ledger().clone(), world.data.keys());
     Service::new(ledger, readers, keys, info, Metrics::default())

@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use bursar_client::api::{
-    FailedPod, ListAnswer, MarketActs, MarketMode, Node, NodeMarket, RestoreAnswer, RestoredPod,
+    FailedPod, ListAnswer, MarketActs, MarketMode, Node, NodeExecutor, NodeMarket, RestoreAnswer,
+    RestoredPod,
 };
 use bursar_client::client::{Error, Mode};
 use bursar_client::object::node::capacity;
 use bursar_client::{Client, Code};
+use bursar_engine::inventory::{CLUSTER, DOMAIN, FLAVOR, REGION};
 use bursar_engine::words;
 use bursar_market::decimal::{fraction, price};
 use bursar_market::explain::to_share;
@@ -110,6 +112,15 @@ impl Row {
         }
     }
 
+    fn label(&self, key: &str) -> String {
+        self.node
+            .metadata
+            .labels
+            .get(key)
+            .cloned()
+            .unwrap_or_default()
+    }
+
     fn of_market(&self, text: impl Fn(&Summary) -> String) -> String {
         self.market.as_ref().map(text).unwrap_or_default()
     }
@@ -139,19 +150,30 @@ impl Listed for Row {
             Column::of_count("GPUS", Shown::Always, |row, _| {
                 row.has(|has| has.gpus, words::number)
             }),
+            Column::of_text("FLAVOR", Shown::Always, |row, _| row.label(FLAVOR)),
+            Column::of_text("WHERE", Shown::Always, |row, _| place(&row.node)),
+            Column::of_text("EXECUTOR", Shown::Always, |row, _| {
+                let executor = row.node.status.executor;
+                executor
+                    .map(|executor| executor.word().to_owned())
+                    .unwrap_or_default()
+            }),
+            Column::of_text("MISSING", Shown::Wide, |row, _| {
+                row.node.status.missing_labels.join(",")
+            }),
             Column::of_text("MARKET", Shown::Always, |row, _| {
                 row.of_market(|market| market.acts.word().to_owned())
             }),
             Column {
                 meaning: |row| row.market.map(|market| mode_meaning(market.mode)),
-                ..Column::of_text("MODE", Shown::Always, |row, _| {
+                ..Column::of_text("MODE", Shown::Room(2), |row, _| {
                     row.of_acting(|market| market.mode.word().to_owned())
                 })
             },
-            Column::of_count("PRICE", Shown::Always, |row, _| {
+            Column::of_count("PRICE", Shown::Room(1), |row, _| {
                 row.of_acting(|market| price(market.price_ppm))
             }),
-            Column::of_count("AGENT", Shown::Always, |row, look| {
+            Column::of_count("AGENT", Shown::Room(3), |row, look| {
                 let cleared = row.market.and_then(|market| market.cleared_at);
                 cleared.map(|at| look.age(at)).unwrap_or_default()
             }),
@@ -162,6 +184,16 @@ impl Listed for Row {
     fn name(&self) -> String {
         self.node.metadata.name.to_string()
     }
+}
+
+/// `us-west/west-1/rack-a`, with `-` for a label that is absent; empty if all are.
+fn place(node: &Node) -> String {
+    let labels = &node.metadata.labels;
+    let parts = [REGION, CLUSTER, DOMAIN].map(|key| labels.get(key).map(String::as_str));
+    if parts.iter().all(Option::is_none) {
+        return String::new();
+    }
+    parts.map(|part| part.unwrap_or("-")).join("/")
 }
 
 /// `23.5Gi`.
@@ -226,8 +258,34 @@ fn text(answer: &NodeDetails, look: &Look) -> String {
         add("cpu", format_cpu(has.cpu_milli));
         add("memory", gibibytes(has.memory_bytes));
         if has.gpus > 0 {
-            add("gpus", words::number(has.gpus));
+            let flavor = answer.node.metadata.labels.get(FLAVOR);
+            let flavor = flavor
+                .map(|flavor| format!(" {flavor}"))
+                .unwrap_or_default();
+            add("gpus", format!("{}{flavor}", words::number(has.gpus)));
         }
+    }
+    let place = place(&answer.node);
+    if !place.is_empty() {
+        add("where", place);
+    }
+    if answer.node.spec.unschedulable {
+        add("cordoned", "nothing new is placed here".to_owned());
+    }
+    match answer.node.status.executor {
+        Some(NodeExecutor::Simulated) => {
+            add(
+                "executor",
+                "simulated: runs here start no process".to_owned(),
+            );
+        }
+        Some(executor) => add("executor", executor.word().to_owned()),
+        None => {}
+    }
+    let missing = &answer.node.status.missing_labels;
+    if !missing.is_empty() {
+        let text = format!("{}: no run is placed here", missing.join(", "));
+        add("missing", text);
     }
     match &answer.market {
         None => add("market", "no agent reports".to_owned()),

@@ -22,6 +22,7 @@ pub(in crate::command) async fn run(
             name,
             roles,
             tenants,
+            owners,
             expires,
         } => {
             let expires = expires.map(|expires| expires.to_string());
@@ -29,6 +30,7 @@ pub(in crate::command) async fn run(
                 name,
                 roles,
                 tenants,
+                owners,
                 expires,
             };
             create(session, &request).await
@@ -61,7 +63,10 @@ async fn create(session: &mut Session, request: &TokenRequest) -> Result<(), Sto
         let token = &created.token;
         let mut lines = vec![("roles".to_owned(), roles(token, ", "))];
         if !token.tenants.is_empty() {
-            lines.push(("tenants".to_owned(), tenants(token, ", ")));
+            lines.push(("tenants".to_owned(), names(&token.tenants, ", ")));
+        }
+        if !token.owners.is_empty() {
+            lines.push(("owners".to_owned(), names(&token.owners, ", ")));
         }
         lines.push(("expires".to_owned(), look.moment(token.expires_at)));
         let record = words::number(created.record);
@@ -80,8 +85,8 @@ fn roles(token: &Token, separator: &str) -> String {
     words.join(separator)
 }
 
-fn tenants(token: &Token, separator: &str) -> String {
-    let names: Vec<&str> = token.tenants.iter().map(Label::as_str).collect();
+fn names(labels: &[Label], separator: &str) -> String {
+    let names: Vec<&str> = labels.iter().map(Label::as_str).collect();
     names.join(separator)
 }
 
@@ -94,7 +99,8 @@ impl Listed for Token {
         const COLUMNS: &[Column<Token>] = &[
             Column::of_text("TOKEN", Shown::Always, |row, _| row.name.to_string()),
             Column::of_text("ROLES", Shown::Always, |row, _| roles(row, ",")),
-            Column::of_text("TENANTS", Shown::Always, |row, _| tenants(row, ",")),
+            Column::of_text("TENANTS", Shown::Always, |row, _| names(&row.tenants, ",")),
+            Column::of_text("OWNERS", Shown::Always, |row, _| names(&row.owners, ",")),
             Column::of_text("EXPIRES", Shown::Always, |row, look| {
                 look.moment(row.expires_at)
             }),

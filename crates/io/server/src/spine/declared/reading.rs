@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use bursar_client::api::{Limit, LimitCounter, LimitStatus, ListAnswer, Node};
+use bursar_client::api::{Limit, LimitCounter, LimitStatus, ListAnswer, Node, NodeExecutor};
 
 use bursar_client::object;
 use bursar_client::{Code, Problem, nearest};
@@ -66,7 +66,11 @@ impl Service {
     pub(crate) fn nodes(&self, limit: usize, cursor: Option<&str>) -> Answer<ListAnswer<Node>> {
         let state = self.ledger.view().read();
         let record = last_record(&state);
-        let all = state.spine.inventory.iter().map(|of| node(&state, of));
+        let all = state
+            .spine
+            .inventory
+            .iter()
+            .map(|of| self.shown_node(&state, of));
         let body = page(all, |of| of.metadata.name.as_str(), limit, cursor, record);
         Answer::ok(record, body)
     }
@@ -81,14 +85,25 @@ impl Service {
                 ..Problem::new(Code::NotFound, format!("no node `{name}`"))
             }
         })?;
-        Ok(Answer::ok(last_record(&state), node(&state, found)))
+        Ok(Answer::ok(
+            last_record(&state),
+            self.shown_node(&state, found),
+        ))
     }
-}
 
-fn node(state: &State, of: &bursar_engine::Node) -> Node {
-    let mut node = object::node::object(&of.name, &of.capacity());
-    node.metadata.resource_version = state.version(&Reference::Node(of.name.clone()));
-    node
+    /// A node with its executor and missing labels. Nodes other than this machine are simulated.
+    fn shown_node(&self, state: &State, of: &bursar_engine::Node) -> Node {
+        let mut node = object::node::object(of);
+        node.metadata.resource_version = state.version(&Reference::Node(of.name.clone()));
+        let is_own = self.info.node.as_deref() == Some(of.name.as_str());
+        node.status.executor = Some(if is_own {
+            NodeExecutor::Local
+        } else {
+            NodeExecutor::Simulated
+        });
+        node.status.missing_labels = of.missing_labels().map(ToOwned::to_owned).collect();
+        node
+    }
 }
 
 /// A limit with the counters that the caller may see, and their sums.

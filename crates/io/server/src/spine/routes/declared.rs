@@ -146,6 +146,7 @@ async fn put(call: Call, kind: ObjectKind) -> Handled {
     let options = options(&mut reading);
     let object = reading.declared(Address {
         kind,
+        namespace: None,
         name: name.as_ref(),
     });
     let changes = vec![ObjectChange::Set(reading.end(object).await?)];

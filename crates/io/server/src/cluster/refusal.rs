@@ -1,0 +1,74 @@
+//! Problems of budgets, runs and nodes with leases: codes, fields and the nearest name.
+
+use bursar_client::problem::{FieldError, Range};
+use bursar_client::{Code, Problem, nearest};
+use bursar_engine::State;
+use bursar_engine::cluster::Refusal;
+
+pub(crate) const fn code(refusal: &Refusal) -> Code {
+    match refusal {
+        Refusal::BudgetMistakes { .. } | Refusal::RunMistakes { .. } | Refusal::NotYet { .. } => {
+            Code::Invalid
+        }
+        Refusal::NeverCovered { .. } | Refusal::NeverPlaced { .. } => Code::NeverFits,
+        Refusal::IdReused { .. } => Code::IdReused,
+        Refusal::OverLimit { .. } => Code::OverLimit,
+        Refusal::NoSuchBudget { .. }
+        | Refusal::NoSuchEnvelope { .. }
+        | Refusal::NoSuchRun { .. } => Code::NotFound,
+        Refusal::NotLive { .. } | Refusal::NodeInUse { .. } => Code::Conflict,
+    }
+}
+
+pub(crate) fn add_facts(problem: &mut Problem, state: &State, refusal: &Refusal) {
+    match refusal {
+        Refusal::BudgetMistakes { mistakes } => {
+            let errors = mistakes.iter().map(|(id, mistake)| {
+                let path = format!("{id}: {}", mistake.path);
+                FieldError::new(path, mistake.wrong.to_string())
+            });
+            problem.errors = errors.collect();
+        }
+        Refusal::RunMistakes { mistakes, .. } => {
+            let errors = mistakes
+                .iter()
+                .map(|mistake| FieldError::new(&mistake.path, mistake.wrong.to_string()));
+            problem.errors = errors.collect();
+        }
+        Refusal::NotYet { field } => {
+            problem.errors = vec![FieldError::new(field, "is not supported yet")];
+        }
+        Refusal::IdReused { field, .. } => {
+            problem.errors = vec![FieldError::new(*field, "differs from the live run")];
+        }
+        Refusal::OverLimit { max, .. } => {
+            problem.bounds = Some(Range {
+                field: "pendingMax".to_owned(),
+                min: 0,
+                max: *max,
+                limit: None,
+            });
+        }
+        Refusal::NoSuchBudget { budget } => {
+            let budgets = state.clusters.accounts().budgets().map(|known| known.id());
+            let names: Vec<String> = budgets.map(|id| id.to_string()).collect();
+            problem.suggestion = near(budget.as_str(), &names);
+        }
+        Refusal::NoSuchRun { run } => {
+            let names = state
+                .clusters
+                .runs()
+                .map(|known| known.run.id().to_string());
+            problem.suggestion = near(run.as_str(), &names.collect::<Vec<_>>());
+        }
+        Refusal::NeverCovered { .. }
+        | Refusal::NeverPlaced { .. }
+        | Refusal::NoSuchEnvelope { .. }
+        | Refusal::NotLive { .. }
+        | Refusal::NodeInUse { .. } => {}
+    }
+}
+
+fn near(name: &str, names: &[String]) -> Option<String> {
+    nearest(name, names.iter().map(String::as_str)).map(str::to_owned)
+}
