@@ -26,5 +26,6 @@ mod strategies;
 mod strategies_cluster;
 mod subjects;
 mod summaries;
+mod tally;
 mod versions;
 mod world;
