@@ -30,11 +30,12 @@ pub(super) fn of_cluster(refusal: &Refusal) -> Refused {
             gpus,
             pod_gpus,
             declared,
+            largest,
         } => {
             let (gpus, pods) = (count(*gpus, "GPU"), number(*pod_gpus));
-            let declared = number(*declared);
+            let (declared, largest) = (number(*declared), number(*largest));
             let detail = format!(
-                "it needs {gpus} {flavor} in pods of {pods}, and all nodes at its location have {declared}"
+                "it needs {gpus} {flavor} in pods of {pods}, and all nodes at its location have {declared}; the largest domain has {largest}"
             );
             plain(format!("run {run} can never start"), detail)
                 .with_changes(["ask for fewer GPUs or smaller pods", "add nodes"])
