@@ -1,41 +1,66 @@
-//! Bench of the cluster: cover decisions, compared with a scan in the same run, and the cost of a
-//! lease event as ended and live leases grow.
+//! Bench of the cluster: cover decisions, compared with a scan in the same run; the cost of a lease event
+//! as ended and live leases grow; submissions over HTTP; memory; recovery.
 //!
-//! Both parts call the accounts in this process, without a ledger: no record, no disk, no thread.
+//! Covers and lease events call the accounts in this process, without a ledger: no record, no disk, no
+//! thread. The other parts use a ledger on disk, as `bursar up` does.
 
+mod chains;
 mod cover;
 mod lease;
+mod memory;
+mod recovery;
 mod scan;
+mod site;
+mod submissions;
 mod tree;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::begin;
 use super::table::{Goal, Row, Table, grouped, tenths, thousandths};
-use super::usage;
+use super::{Bench, Scale, disk, heading, private_directory};
 use lease::{Growth, History};
+use site::{RUN_GPUS, Site};
+use submissions::Load;
 
 /// Goals.
 mod goal {
     pub(super) const COVERS_PER_SECOND: u64 = 100_000;
     pub(super) const HISTORY_HUNDREDTHS: u64 = 120;
     pub(super) const LIVE_HUNDREDTHS: u64 = 200;
+    pub(super) const SUBMISSIONS_PER_SECOND: u64 = 5_000;
 }
 
 /// Leases in the smaller state of a comparison, ended and live.
 const FEW: u64 = 1_000;
+/// The cluster that runs are submitted to: 1,000 runs fill it.
+const SITE: Site = Site {
+    nodes: 1_000,
+    node_gpus: RUN_GPUS,
+};
+/// Live runs while runs are submitted: half of the cluster, and twice the cluster.
+const LIVE: [u64; 2] = [500, 2_000];
+/// Runs that hold GPUs while their memory is measured.
+const HELD: u64 = 12_500;
+/// Ended runs whose memory is measured; the most that are remembered.
+const REMEMBERED: u64 = 100_000;
 
 /// Part that can be measured alone.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub enum Part {
+    /// Memory of live GPUs and of remembered runs.
+    Memory,
     /// Cover decisions, compared with a scan over all envelopes.
     Cover,
     /// Cost of a lease event as ended leases grow.
     History,
     /// Cost of a lease event as live leases grow.
     Live,
+    /// Submissions of runs over HTTP.
+    Submissions,
+    /// Start without a snapshot.
+    Recovery,
 }
 
 /// Options of the bench of the cluster.
@@ -49,40 +74,127 @@ pub struct Options {
     pub directory: PathBuf,
 }
 
-/// Measures covers, then lease events.
+/// Measures the cluster. Checks `interrupted` between two parts, so that an interrupted run cleans up.
 pub fn measure(options: &Options, interrupted: &AtomicBool) -> anyhow::Result<Table> {
-    let warning = usage::other_programs();
-    let mut table = Table::new(vec![usage::describe_machine()]);
-    if let Some(warning) = warning {
-        table.note(warning);
-    }
-    if options.quick {
-        table.note("A quick run: a tenth of the counts and times. Not to be quoted.".to_owned());
-    }
+    disk::check_is_disk(&options.directory)?;
     let wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
-    let divisor = if options.quick { 10 } else { 1 };
-    let time = Duration::from_secs(5) / divisor;
+    let directory = private_directory(&options.directory)?;
+    let bench = Bench {
+        scale: Scale::of(options.quick),
+        directory: directory.path(),
+        interrupted,
+    };
+    let mut table = heading(directory.path(), options.quick)?;
+    let tenth = if options.quick { 10 } else { 1 };
+    // Memory comes first: it is the growth of this process, which other parts would distort.
+    if wanted(Part::Memory) {
+        bench.cluster_memory(&mut table, HELD / tenth, REMEMBERED / tenth)?;
+    }
     if wanted(Part::Cover) {
-        begin("cover decisions", interrupted)?;
-        push_cover(&mut table, &cover::measure(time)?);
+        bench.begin("cover decisions")?;
+        push_cover(&mut table, &cover::measure(bench.half())?);
     }
     let few = History {
         ended: FEW,
         live: FEW,
     };
     if wanted(Part::History) {
-        begin("lease events after many leases", interrupted)?;
-        let ended = 1_000_000 / u64::from(divisor);
-        let growth = lease::measure(few, History { ended, ..few }, time)?;
+        bench.begin("lease events after many leases")?;
+        let ended = 1_000_000 / tenth;
+        let growth = lease::measure(few, History { ended, ..few }, bench.half())?;
         push_growth(&mut table, &growth, goal::HISTORY_HUNDREDTHS);
     }
     if wanted(Part::Live) {
-        begin("lease events beside many live leases", interrupted)?;
-        let live = 100_000 / u64::from(divisor);
-        let growth = lease::measure(few, History { live, ..few }, time)?;
+        bench.begin("lease events beside many live leases")?;
+        let live = 100_000 / tenth;
+        let growth = lease::measure(few, History { live, ..few }, bench.half())?;
         push_growth(&mut table, &growth, goal::LIVE_HUNDREDTHS);
     }
+    if wanted(Part::Submissions) {
+        for live in LIVE {
+            bench.submissions(&mut table, live)?;
+        }
+    }
+    if wanted(Part::Recovery) {
+        bench.cluster_recovery(&mut table, bench.scale.records)?;
+    }
     Ok(table)
+}
+
+impl Bench<'_> {
+    /// Time of a measurement that has two sides.
+    fn half(&self) -> Duration {
+        self.scale.measured / 2
+    }
+
+    fn cluster_memory(&self, table: &mut Table, held: u64, ended: u64) -> anyhow::Result<()> {
+        self.begin("memory of live GPUs and remembered runs")?;
+        let measured = memory::measure(&self.part_directory("memory")?, held, ended)?;
+        let rows = [
+            (
+                "memory per live GPU",
+                measured.bytes_per_gpu,
+                format!(
+                    "{} live, in runs of {RUN_GPUS}",
+                    grouped(measured.live_gpus)
+                ),
+            ),
+            (
+                "memory per remembered run",
+                measured.bytes_per_run,
+                format!("{} remembered", grouped(measured.remembered)),
+            ),
+        ];
+        for (name, bytes, near) in rows {
+            table.push(Row {
+                name: name.to_owned(),
+                value: format!("{} bytes", grouped(bytes)),
+                ratio: None,
+                goal: None,
+                near: format!("{near}; in working state and view, with allocator and store"),
+            });
+        }
+        Ok(())
+    }
+
+    fn submissions(&self, table: &mut Table, live: u64) -> anyhow::Result<()> {
+        self.begin(&format!("submissions, {} live runs", grouped(live)))?;
+        let directory = self.part_directory(&format!("submissions-{live}"))?;
+        let load = Load {
+            site: SITE,
+            live,
+            connections: submissions::CONNECTIONS,
+        };
+        let measured = submissions::measure(&directory, self.scale, load)?;
+        let waiting = grouped(live.saturating_sub(SITE.nodes));
+        table.push(Row {
+            name: format!(
+                "HTTP, runs of {RUN_GPUS} GPUs, {} nodes, {waiting} waiting",
+                grouped(SITE.nodes)
+            ),
+            value: format!("{} runs/s", grouped(measured.per_second)),
+            ratio: None,
+            goal: Some(Goal::at_least(
+                measured.per_second,
+                goal::SUBMISSIONS_PER_SECOND,
+            )),
+            near: format!("{}; {}", measured.near, submissions::live_words(&measured)),
+        });
+        Ok(())
+    }
+
+    fn cluster_recovery(&self, table: &mut Table, events: u64) -> anyhow::Result<()> {
+        self.begin("a start without a snapshot")?;
+        let measured = recovery::measure(&self.part_directory("recovery")?, events)?;
+        table.push(Row {
+            name: format!("recovery of {} lease events", grouped(events)),
+            value: format!("{} s", thousandths(measured.took_ms)),
+            ratio: None,
+            goal: None,
+            near: measured.near,
+        });
+        Ok(())
+    }
 }
 
 fn push_cover(table: &mut Table, measured: &cover::Measurement) {
