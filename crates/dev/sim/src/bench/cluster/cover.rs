@@ -136,6 +136,8 @@ fn rate(time: Duration, asked: &[Asked], decide: impl Fn(&Asked) -> bool) -> u64
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
     use super::{Scan, check, requests, world};
 
     #[test]

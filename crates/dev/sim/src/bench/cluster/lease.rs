@@ -172,6 +172,8 @@ impl World {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
     use bursar_budget::accounts::Fact;
 
     use super::{BATCH, GPUS, History, RUN_TIME, World, cost, median};

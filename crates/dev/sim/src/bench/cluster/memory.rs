@@ -64,6 +64,8 @@ pub(super) fn measure(directory: &Path, live: u64, remembered: u64) -> anyhow::R
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
     #[test]
     fn all_live_and_all_ended_runs_are_in_the_state() {
         let directory = tempfile::tempdir().unwrap();

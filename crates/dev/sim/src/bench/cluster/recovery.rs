@@ -53,6 +53,8 @@ pub(super) fn measure(directory: &Path, events: u64) -> anyhow::Result<Measureme
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
     #[test]
     fn every_record_of_the_leases_is_recovered() {
         let directory = tempfile::tempdir().unwrap();

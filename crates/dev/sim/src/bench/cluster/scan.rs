@@ -79,9 +79,9 @@ impl Scan {
             let mut take = left.min(line.gpus_free).min(by_time_floor);
             if let Some(cap) = line.cap {
                 let of_cap = capped.iter().filter(|(other, _)| *other == cap);
-                let taken: u64 = of_cap.map(|(_, gpus)| gpus).sum();
+                let charged: u64 = of_cap.map(|(_, gpus)| gpus).sum();
                 let free = self.caps.get(cap).copied().unwrap_or_default();
-                take = take.min(free.saturating_sub(taken));
+                take = take.min(free.saturating_sub(charged));
                 capped.push((cap, take));
             }
             if 0 < take {
@@ -139,6 +139,8 @@ pub(super) const NOW: Instant = Instant::from_ms(1_000);
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
     use bursar_units::Millis;
     use proptest::prelude::*;
 

@@ -221,6 +221,8 @@ pub(super) fn live_words(measured: &Measurement) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
     use std::time::Duration;
 
     use super::super::super::Scale;
