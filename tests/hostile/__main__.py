@@ -16,7 +16,7 @@ import unittest
 import rig
 
 #: The files with tests, in the order in which they run.
-FILES = ["oracle_checks", "forgeries", "tenants", "streams", "losses", "kills"]
+FILES = ["oracle_checks", "forgeries", "tenants", "streams", "losses", "kills", "money"]
 #: Time limit of all tests. Three minutes are enough; a busy machine gets twice that.
 BUDGET_SECONDS = 360.0
 

@@ -8,6 +8,7 @@
 mod address;
 mod booking;
 mod calls;
+mod cluster;
 mod error;
 mod events;
 mod exchange;

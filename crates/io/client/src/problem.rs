@@ -6,7 +6,8 @@ mod code;
 
 pub use code::{Code, Page};
 
-use bursar_units::{Dimension, Instant, Label, ObjectName};
+use bursar_engine::cluster::budget::cover::Row;
+use bursar_units::{Dimension, Instant, Label, ObjectName, is_default};
 use serde::{Deserialize, Serialize};
 
 use crate::ToSchema;
@@ -50,6 +51,10 @@ pub struct Problem {
     /// Holders, largest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<Holder>,
+    /// The walk over all envelopes that may pay, of a run that nobody can pay for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<crate::api::cluster::run::RowSchema>)]
+    pub trace: Vec<Row>,
     /// Time until the next try, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
@@ -121,8 +126,8 @@ pub struct LimitUse {
     pub waiting: u64,
 }
 
-/// Holder of slots: a tenant that the caller may see, or all others together.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+/// Holder of slots or GPUs: a tenant or a run that the caller may see, or all others together.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
     /// Tenant; absent for all others together.
@@ -133,7 +138,26 @@ pub struct Holder {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<u64>,
     /// Slots held.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub slots: u64,
+    /// The run, as in `run/rai/llm-7b`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// Owner of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub owner: Option<Label>,
+    /// GPUs held.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub gpus: u64,
+    /// End that the run stated, if it is ahead.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "instant::optional"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub stated_end: Option<Instant>,
 }
 
 /// Maximum number of mistakes in the detail of a problem; all are in its `errors`.
@@ -156,6 +180,7 @@ impl Problem {
             bounds: None,
             limits: Vec::new(),
             holders: Vec::new(),
+            trace: Vec::new(),
             retry_after_ms: None,
             suggestion: None,
             resource_version: None,

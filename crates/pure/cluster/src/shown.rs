@@ -15,7 +15,7 @@ vocabulary! {
         /// All its processes run.
         Running = "running",
         /// It is being stopped.
-        Ending = "ending",
+        Ending = "stopping",
         /// It has ended.
         Ended = "ended",
     }

@@ -170,14 +170,28 @@ fn when_lines(when: &When, look: &Look) -> Vec<String> {
 }
 
 fn who_line(who: &Who) -> String {
-    let limits: Vec<String> = who.limits.iter().map(ToString::to_string).collect();
-    let slots = words::count(who.slots, "slot");
-    if limits.is_empty() {
-        return format!("{} with {slots}", who.tenant);
+    match who {
+        Who::Counted {
+            tenant,
+            slots,
+            limits,
+        } => {
+            let slots = words::count(*slots, "slot");
+            let limits: Vec<String> = limits.iter().map(ToString::to_string).collect();
+            match limits.as_slice() {
+                [] => format!("{tenant} with {slots}"),
+                limits => format!("{tenant} with {slots}, counted in {}", limits.join(", ")),
+            }
+        }
+        Who::Pays {
+            envelope,
+            gpus,
+            class,
+            ..
+        } => {
+            let payer = envelope.as_deref().unwrap_or("nobody");
+            let gpus = words::count(*gpus, "GPU");
+            format!("{payer} pays for {gpus} ({class})")
+        }
     }
-    format!(
-        "{} with {slots}, counted in {}",
-        who.tenant,
-        limits.join(", ")
-    )
 }

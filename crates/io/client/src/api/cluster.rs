@@ -1,7 +1,10 @@
 //! The cluster in JSON: budgets and runs as declared objects, leases and usage.
 
 pub mod budget;
+pub mod lease;
+pub mod query;
 pub mod run;
+pub mod usage;
 
 use bursar_units::{Label, ObjectName};
 use serde::{Deserialize, Serialize};
@@ -10,8 +13,14 @@ use crate::ToSchema;
 use crate::object::budget::label_shape;
 use crate::object::spec::part;
 
-pub use budget::{Budget, BudgetSpec, CapSpec, EnvelopeSpec, LendingSpec};
-pub use run::{FundingSpec, Run, RunSpec};
+pub use budget::{
+    Budget, BudgetCondition, BudgetSpec, BudgetStatus, CapHeadroom, CapSpec, Envelope,
+    EnvelopeHeadroom, EnvelopeSpec, EpochStatus, LendingSpec, MeterStatus, Relative, RotateRequest,
+};
+pub use lease::{GpuLease, LeasePayer};
+pub use query::{GetRun, GetUsage, ListBudgets, ListLeases, ListRuns, PutRun};
+pub use run::{FundingSpec, Run, RunAnswer, RunClaim, RunSpec, RunStatus};
+pub use usage::{Usage, UsageBy, UsageDebit, UsageRow, UsageSums};
 
 /// Namespace, name and version of an object.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]

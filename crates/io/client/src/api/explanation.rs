@@ -1,9 +1,11 @@
 //! Explanations: one answer that all surfaces print.
 
+use bursar_engine::cluster::budget::Class;
 use bursar_engine::explain::WaitsFor;
 use bursar_units::{Instant, Label, ObjectName};
 use serde::{Deserialize, Serialize};
 
+use super::cluster::PlaceSpec;
 use super::execution::Saga;
 use super::instant;
 use crate::ToSchema;
@@ -37,7 +39,7 @@ pub struct Explanation {
     /// Expected time of a change, with its basis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<When>,
-    /// Tenants that it counts for.
+    /// Tenants that it counts for, or envelopes that pay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub who: Vec<Who>,
     /// Actions that would change the state.
@@ -70,7 +72,16 @@ pub struct ObjectRef {
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Why {
-    /// Number of requests of its class that come before it.
+    /// GPUs that a run needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed: Option<u64>,
+    /// Free GPUs of its flavor at the allowed places.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free: Option<u64>,
+    /// Allowed places of a run; absent: any.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "where")]
+    pub location: Option<PlaceSpec>,
+    /// Number of requests of its class, or of waiting runs, that come before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead: Option<u64>,
     /// Limits that bind; the first gives the headline.
@@ -111,16 +122,39 @@ pub struct RestsOn {
     pub basis: String,
 }
 
-/// Tenant that an object counts for.
+/// Tenant that a booking counts for, or payer of a run.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Who {
-    /// Tenant.
-    #[schema(value_type = String)]
-    pub tenant: Label,
-    /// Slots that are counted.
-    pub slots: u64,
-    /// Limits that count them.
-    #[schema(value_type = Vec<String>)]
-    pub limits: Vec<ObjectName>,
+#[serde(untagged, rename_all_fields = "camelCase")]
+pub enum Who {
+    /// Tenant that a booking counts for.
+    Counted {
+        /// Tenant.
+        #[schema(value_type = String)]
+        tenant: Label,
+        /// Slots that are counted.
+        slots: u64,
+        /// Limits that count them.
+        #[schema(value_type = Vec<String>)]
+        limits: Vec<ObjectName>,
+    },
+    /// Payer of a run, now or if it started now.
+    Pays {
+        /// The envelope; absent: unfunded.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        envelope: Option<String>,
+        /// Number of GPUs.
+        gpus: u64,
+        /// Funding class.
+        #[schema(value_type = crate::api::word::FundingClass)]
+        class: Class,
+        /// GPU-milliseconds held ahead; absent: no promise.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        held_gpu_ms: Option<u64>,
+        /// GPUs of the envelope that are free now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        gpus_free: Option<u64>,
+        /// The most GPUs of the envelope.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        gpus_limit: Option<u64>,
+    },
 }

@@ -302,7 +302,12 @@ macro_rules! words {
     };
 }
 
-words!(State, ExecutionState, ExecutionOutcome);
+words!(
+    State,
+    ExecutionState,
+    ExecutionOutcome,
+    bursar_engine::cluster::Stage
+);
 
 impl fmt::Display for PageSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -60,6 +60,26 @@ schemas! {
     Sharing = bursar_engine::cluster::budget::spec::Sharing;
     /// Fate of overrunning work when the hours of an envelope are used up.
     OnExhaustion = bursar_engine::cluster::budget::spec::OnExhaustion;
+    /// State of a run.
+    RunState = bursar_engine::cluster::Stage;
+    /// Outcome of a run.
+    RunOutcome = bursar_engine::cluster::Outcome;
+    /// Cause of the end of a run or of a lease.
+    CloseReason = bursar_engine::cluster::Reason;
+    /// Reason of the wait of a run.
+    WaitReason = bursar_engine::cluster::explain::WaitReason;
+    /// Right by which an envelope pays.
+    Pool = bursar_engine::cluster::budget::Pool;
+    /// Funding class of GPU time.
+    FundingClass = bursar_engine::cluster::budget::Class;
+    /// Relation of the owner of an envelope to the owner of a run.
+    Relation = bursar_engine::cluster::budget::cover::Relation;
+    /// State of a row of the walk.
+    RowState = bursar_engine::cluster::budget::cover::RowState;
+    /// Condition of a budget.
+    ConditionKind = bursar_engine::cluster::budget::accounts::ConditionKind;
+    /// Grouping of used GPU time.
+    UsageBy = super::cluster::UsageBy;
     /// Executor of the runs of a node.
     NodeExecutor = super::node::NodeExecutor;
     /// Kind of change of an object.

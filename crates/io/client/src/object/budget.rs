@@ -32,6 +32,7 @@ pub fn object(budget: &plane::Budget) -> Budget {
             resource_version: None,
         },
         spec: to_spec(budget),
+        status: None,
     }
 }
 

@@ -57,6 +57,7 @@ pub(super) fn object_of(namespace: &ObjectName, name: &ObjectName, spec: RunSpec
             resource_version: None,
         },
         spec,
+        status: None,
     }
 }
 

@@ -206,6 +206,7 @@ pub(crate) fn explanation(
             ahead: explained.why.ahead,
             limits: explained.why.limits.iter().map(limit_use).collect(),
             holders: holders(&held),
+            ..Why::default()
         }),
         when: explained.when.map(|when| When {
             at: when.estimate_ms.map(|ms| now.after(Millis::from_ms(ms))),
@@ -236,13 +237,13 @@ pub(crate) fn limit_use(of: &booking::LimitUse) -> LimitUse {
 pub(crate) fn holders(held: &HeldBy) -> Vec<Holder> {
     let named = held.named.iter().map(|(tenant, slots)| Holder {
         tenant: Some(tenant.clone()),
-        others: None,
         slots: *slots,
+        ..Holder::default()
     });
     let others = (held.others > 0).then_some(Holder {
-        tenant: None,
         others: Some(held.others),
         slots: held.others_slots,
+        ..Holder::default()
     });
     named.chain(others).collect()
 }

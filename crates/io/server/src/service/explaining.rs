@@ -2,9 +2,10 @@
 
 use bursar_client::api::{Explanation, Who};
 use bursar_client::{Code, Problem};
+use bursar_engine::booking::Request;
 use bursar_engine::explain;
 use bursar_engine::{Kind, Reference, State};
-use bursar_units::{BookingId, ObjectName};
+use bursar_units::ObjectName;
 
 use super::{Answer, Service, last_record, sight};
 use crate::booking::{answers, bookings};
@@ -22,9 +23,10 @@ impl Service {
         let state = self.ledger.view().read();
         let (explanation, who) = match explained {
             Reference::Booking(id) => {
-                let who = who(&state, id).filter(|who| caller.sees_tenant(&who.tenant));
                 let none = || bookings::no_booking(&state, caller, id);
-                let who = who.ok_or_else(none)?;
+                let request = state.bookings.request(id);
+                let request = request.filter(|request| caller.sees_tenant(&request.tenant));
+                let who = counted(&state, request.ok_or_else(none)?);
                 (
                     explain::booking(&state, now, id).ok_or_else(none)?,
                     vec![who],
@@ -48,18 +50,13 @@ impl Service {
     }
 }
 
-fn who(state: &State, id: &BookingId) -> Option<Who> {
-    let request = state.bookings.request(id)?;
-    let mut limits: Vec<ObjectName> = state
-        .bookings
-        .limits_for(&request)
-        .into_iter()
-        .map(|of| of.name)
-        .collect();
+fn counted(state: &State, request: Request) -> Who {
+    let limits = state.bookings.limits_for(&request).into_iter();
+    let mut limits: Vec<ObjectName> = limits.map(|of| of.name).collect();
     limits.dedup();
-    Some(Who {
+    Who::Counted {
         tenant: request.tenant,
         slots: request.slots,
         limits,
-    })
+    }
 }

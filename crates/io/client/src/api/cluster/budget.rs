@@ -1,12 +1,15 @@
 //! Budgets as declared objects, in Kubernetes form.
 
 use bursar_engine::cluster::budget::Renew;
+use bursar_engine::cluster::budget::accounts::ConditionKind;
+use bursar_engine::cluster::budget::cover::Relation;
 use bursar_engine::cluster::budget::spec::{GPU_HOURS_MAX, GPUS_MAX, OnExhaustion, Sharing};
 use bursar_units::{Instant, Label, ObjectName};
 use serde::{Deserialize, Serialize};
 
 use super::{PlaceSpec, ScopedMetadata};
 use crate::ToSchema;
+use crate::api::fields::object;
 use crate::api::{instant, integer};
 use crate::object::budget::{
     duration_shape, instant_shape, label_shape, member_shape, name_shape, pattern_shape,
@@ -27,6 +30,190 @@ pub struct Budget {
     pub metadata: ScopedMetadata,
     /// Declared envelopes and caps.
     pub spec: BudgetSpec,
+    /// Present state, in answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Box<BudgetStatus>>,
+}
+
+/// Present state of a budget.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BudgetStatus {
+    /// Relatives of the owner, in the order in which they are asked.
+    pub family: Vec<Relative>,
+    /// Room of each envelope.
+    pub headroom: Vec<EnvelopeHeadroom>,
+    /// Room of each aggregate cap.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aggregate_headroom: Vec<CapHeadroom>,
+    /// Meters: each envelope with its lending pool, then the caps.
+    pub meters: Vec<MeterStatus>,
+    /// Conditions, one of each kind.
+    pub conditions: Vec<BudgetCondition>,
+}
+
+/// A relative of an owner.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Relative {
+    /// The owner.
+    #[schema(value_type = String)]
+    pub owner: Label,
+    /// Its relation.
+    #[schema(value_type = crate::api::word::Relation)]
+    pub relation: Relation,
+}
+
+/// Room that an envelope has left, over its own meter and its caps.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EnvelopeHeadroom {
+    /// The envelope, as `NAMESPACE/BUDGET/NAME`.
+    pub envelope: String,
+    /// GPUs that could be taken now.
+    pub gpus: u64,
+    /// Uncommitted GPU-milliseconds; absent: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_ms: Option<u64>,
+    /// Whether it is in its window and not paused.
+    pub open: bool,
+}
+
+/// Room that an aggregate cap has left.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CapHeadroom {
+    /// The cap, as `NAMESPACE/BUDGET/NAME`.
+    pub cap: String,
+    /// GPUs that could be taken now; absent: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<u64>,
+    /// Uncommitted GPU-milliseconds; absent: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_ms: Option<u64>,
+}
+
+/// A meter with its present epoch.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MeterStatus {
+    /// An envelope's identity, `cap/NAMESPACE/BUDGET/NAME` or `lending/ENVELOPE`.
+    pub meter: String,
+    /// Number of the present epoch, from 0.
+    pub epoch: u64,
+    /// Start of the present window.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "instant::optional"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub start: Option<Instant>,
+    /// End of the present window.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "instant::optional"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub end: Option<Instant>,
+    /// False after the last window.
+    pub open: bool,
+    /// GPUs in use.
+    pub gpus_used: u64,
+    /// The most GPUs; absent: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus_limit: Option<u64>,
+    /// GPU-milliseconds used in this epoch.
+    pub accrued_gpu_ms: u64,
+    /// GPU-milliseconds used and held ahead in this epoch.
+    pub committed_gpu_ms: u64,
+    /// The most GPU-milliseconds; absent: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_gpu_ms: Option<u64>,
+    /// Time until which the hours last at the present rate; absent if nothing uses them, or without a limit.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "instant::optional"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub lasts_to: Option<Instant>,
+    /// Epochs that are over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub closed: Vec<EpochStatus>,
+}
+
+/// An epoch that is over.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EpochStatus {
+    /// Number, from 0.
+    pub epoch: u64,
+    /// Start of its window.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "instant::optional"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub start: Option<Instant>,
+    /// Time at which it was closed.
+    #[serde(with = "instant")]
+    #[schema(value_type = String, format = DateTime)]
+    pub end: Instant,
+    /// GPU-milliseconds used in it.
+    pub accrued_gpu_ms: u64,
+}
+
+/// A condition of a budget, in Kubernetes form.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BudgetCondition {
+    /// Kind.
+    #[serde(rename = "type")]
+    #[schema(value_type = crate::api::word::ConditionKind)]
+    pub kind: ConditionKind,
+    /// `True` or `False`.
+    pub status: String,
+    /// The meters, values and bounds that make it true.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// An envelope with its meter: a row of `GET /v1/envelopes`.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Envelope {
+    /// The envelope, as `NAMESPACE/BUDGET/NAME`.
+    pub envelope: String,
+    /// Its owner.
+    #[schema(value_type = String)]
+    pub owner: Label,
+    /// Flavor of the GPUs.
+    #[schema(value_type = String)]
+    pub flavor: Label,
+    /// Places that it is meant for; absent: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<PlaceSpec>,
+    /// Whether its budget is paused.
+    pub paused: bool,
+    /// Its meter.
+    #[serde(flatten)]
+    pub meter: MeterStatus,
+    /// Room that it has left.
+    pub headroom: EnvelopeHeadroom,
+}
+
+object! {
+    /// The body of `POST /v1/budgets/{namespace}/{name}/rotate`.
+    #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct RotateRequest {
+        /// Name of the envelope in the budget.
+        #[schema(value_type = String, max_length = 253)]
+        required envelope "envelope": ObjectName = name_shape();
+    }
 }
 
 const WHOLE_GPUS: Shape = Shape::Whole {
