@@ -1,11 +1,12 @@
 //! Benches: bookings, with peers in the same run; [`executions`]; the market of a node in [`market`]
-//! and [`market_replay`].
+//! and [`market_replay`]; budgets and runs in [`cluster`].
 //!
 //! Every row is bounded in count and time, communicates over loopback or a socket in its own
 //! directory, and ends all processes that it started. Load is generated from fixed seeds; times are
 //! real. Each row is compared with its goal, if it has one, and names the resource that limited it.
 
 mod chains;
+pub mod cluster;
 mod disk;
 pub mod executions;
 mod http;

@@ -60,6 +60,20 @@ pub fn download(directory: &Path, packages: &[&str]) -> anyhow::Result<()> {
         .with_context(|| format!("cannot download the packages `{names}`"))
 }
 
+/// Downloads packages into an empty directory and unpacks their files there; nothing is installed.
+pub fn unpack(directory: &Path, packages: &[&str]) -> anyhow::Result<()> {
+    download(directory, packages)?;
+    let files = std::fs::read_dir(directory)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    let files: Vec<std::path::PathBuf> =
+        files.with_context(|| format!("cannot read {}", directory.display()))?;
+    for file in files {
+        let file = file.to_string_lossy();
+        Invocation::new("dpkg-deb", &["--extract", &file, "."]).output(directory)?;
+    }
+    Ok(())
+}
+
 /// Runs an action that needs package lists, and repeats it after an update of the lists: a fresh
 /// system has none, and old ones name packages that no longer exist.
 pub fn with_lists<T>(

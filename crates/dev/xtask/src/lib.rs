@@ -1,13 +1,15 @@
 //! Development tasks, started as `cargo xtask`.
 //!
 //! Promises: a check runs or fails, it never skips. Most checks need only a Rust toolchain, a C
-//! compiler and git. `unit`, `python` and `hostile` also need Python, `unit` strace, and `vm` an
-//! emulator with a kernel; they install what is missing where they may.
+//! compiler and git. `alerts` also needs promtool, `unit`, `python` and `hostile` Python, `unit` strace,
+//! and `vm` an emulator with a kernel; they install what is missing where they may.
 //!
 //! Deliberately absent: dependencies on other crates of the workspace, so that `cargo xtask` builds
 //! in seconds. Simulation, fuzzing and benches are binaries of `bursar-sim`, started as programs.
 
+pub mod alerts;
 pub mod arrows;
+pub mod cache;
 pub mod debian;
 pub mod drift;
 pub mod hostile;

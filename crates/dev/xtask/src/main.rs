@@ -39,7 +39,7 @@ enum Task {
     /// Measure Bursar and peers in the same run
     #[command(after_help = "Example: cargo xtask bench bookings")]
     Bench {
-        /// Name of the bench: bookings, executions, market or market-replay
+        /// Name of the bench: bookings, executions, market, market-replay or cluster
         name: String,
         /// Arguments of the bench
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

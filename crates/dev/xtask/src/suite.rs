@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::invocation::Invocation;
 use crate::programs::Programs;
-use crate::{debian, drift, hostile, policy, python, report, scripts, simulator, tidy, tree, vm};
+use crate::{
+    alerts, debian, drift, hostile, policy, python, report, scripts, simulator, tidy, tree, vm,
+};
 
 /// One part. Parts run in this order: parts that fail fast come first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -25,6 +27,8 @@ pub enum Part {
     Docs,
     /// Generated files in the tree equal the output of their generator
     Drift,
+    /// Prometheus accepts the alert rules, and they fire when they should
+    Alerts,
     /// The Python client against the real server
     Python,
     /// Attacks on the real server: kills, forgeries, foreign tenants, lost files
@@ -39,7 +43,7 @@ pub enum Part {
 
 impl Part {
     /// All parts, in their order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Format,
         Self::Tidy,
         Self::Policy,
@@ -47,6 +51,7 @@ impl Part {
         Self::Unit,
         Self::Docs,
         Self::Drift,
+        Self::Alerts,
         Self::Python,
         Self::Hostile,
         Self::Simulate,
@@ -64,6 +69,7 @@ impl Part {
             Self::Unit => "unit",
             Self::Docs => "docs",
             Self::Drift => "drift",
+            Self::Alerts => "alerts",
             Self::Python => "python",
             Self::Hostile => "hostile",
             Self::Simulate => "simulate",
@@ -96,6 +102,7 @@ impl Part {
             Self::Tidy
             | Self::Policy
             | Self::Drift
+            | Self::Alerts
             | Self::Python
             | Self::Hostile
             | Self::Simulate
@@ -119,6 +126,7 @@ impl Part {
             Self::Policy => policy::run(root),
             Self::Docs => scripts::check(root),
             Self::Drift => drift::check(root),
+            Self::Alerts => alerts::check(root),
             Self::Python => python::check(root),
             Self::Hostile => hostile::check(root),
             Self::Simulate => simulator::test_simulation(&Programs::build(root)?).run(root),

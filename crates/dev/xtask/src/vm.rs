@@ -10,18 +10,18 @@ mod archive;
 mod executables;
 mod ingredients;
 mod machine;
-mod scratch;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
 use archive::Archive;
 use executables::Executable;
-use scratch::Scratch;
+
+use crate::cache::{self, Scratch};
 
 /// Tests that do not run in the machine, with reasons. A test is left out if its name contains the text.
 const LEFT_OUT: &[(&str, &str)] = &[
@@ -47,7 +47,7 @@ pub fn check(root: &Path) -> anyhow::Result<()> {
     if std::env::consts::ARCH != "x86_64" {
         bail!("the virtual machine is x86-64 and cannot run tests built for another architecture");
     }
-    let cache = cache()?;
+    let cache = cache::directory("vm")?;
     let ingredients = ingredients::find(root, &cache)?;
     let executables = executables::build(root)?;
     for (name, reason) in LEFT_OUT {
@@ -97,21 +97,4 @@ fn arguments() -> String {
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     fs::read(file).with_context(|| format!("cannot read {}", file.display()))
-}
-
-/// Directory for files that can be downloaded again.
-fn cache() -> anyhow::Result<PathBuf> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a part of the test has no arguments, and this only chooses a directory"
-    )]
-    let named = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let base = named
-        .filter(|path| path.is_absolute())
-        .or_else(|| Some(std::env::home_dir()?.join(".cache")))
-        .context("no cache directory: neither XDG_CACHE_HOME nor a home directory is set\nhint: set XDG_CACHE_HOME")?;
-    let cache = base.join("bursar-testbed").join("vm");
-    fs::create_dir_all(&cache)
-        .with_context(|| format!("cannot create the directory {}", cache.display()))?;
-    Ok(cache)
 }

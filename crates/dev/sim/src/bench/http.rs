@@ -1,7 +1,7 @@
 //! The real server on loopback, with clients on the same cores. Every request has a token, is durable
 //! when answered, and its answer is read completely.
 
-mod client;
+pub(super) mod client;
 pub(super) mod server;
 
 use std::net::SocketAddr;

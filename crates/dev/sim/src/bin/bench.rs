@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
-use bursar_sim::bench::{self, Options, Part, executions, market, market_replay};
+use bursar_sim::bench::{self, Options, Part, cluster, executions, market, market_replay};
 use clap::{Parser, Subcommand};
 use mimalloc::MiMalloc;
 
@@ -88,6 +88,19 @@ enum Plane {
         #[arg(long)]
         held_out: bool,
     },
+    /// Budgets and runs: covers, compared with a scan, lease events, submissions, memory, recovery
+    #[command(after_help = "Example: cargo xtask bench cluster --only cover")]
+    Cluster {
+        /// Measure only this part; can be repeated
+        #[arg(long, value_enum, value_name = "PART")]
+        only: Vec<cluster::Part>,
+        /// Run a tenth of the work, as a smoke test
+        #[arg(long)]
+        quick: bool,
+        /// Directory for temporary data; must be on a disk
+        #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+        directory: PathBuf,
+    },
 }
 
 /// Paths of the public traces, which may be absent.
@@ -158,6 +171,18 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
                 picture,
                 held_out,
                 quick,
+            },
+            &interrupted,
+        ),
+        Plane::Cluster {
+            only,
+            quick,
+            directory,
+        } => cluster::measure(
+            &cluster::Options {
+                only,
+                quick,
+                directory,
             },
             &interrupted,
         ),

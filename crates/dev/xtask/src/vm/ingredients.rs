@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 
-use super::scratch::Scratch;
+use crate::cache::Scratch;
 use crate::debian;
 use crate::invocation::Invocation;
 
@@ -77,11 +77,7 @@ fn fetch(unpacked: &Path, ingredients: &Ingredients) -> anyhow::Result<()> {
             format!("the package `{KERNEL_PACKAGE}` is unknown or names no kernel")
         })
     })?;
-    debian::download(unpacked, &[&kernel_package, BUSYBOX_PACKAGE])?;
-    for package in entries(unpacked)? {
-        let package = package.to_string_lossy().into_owned();
-        Invocation::new("dpkg-deb", &["--extract", &package, "."]).output(unpacked)?;
-    }
+    debian::unpack(unpacked, &[&kernel_package, BUSYBOX_PACKAGE])?;
     let mut booted = entries(&unpacked.join("boot"))?.into_iter();
     let kernel = booted
         .find(|file| file.to_string_lossy().contains("/vmlinuz-"))

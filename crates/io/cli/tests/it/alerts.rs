@@ -10,12 +10,21 @@ use serde_json::Value;
 use crate::house::{House, tree};
 
 /// The documented alerts.
-const ALERTS: [&str; 5] = [
+const ALERTS: [&str; 9] = [
     "BursarAgentSilent",
+    "BursarEnvelopeExhausted",
+    "BursarEnvelopeNear",
+    "BursarEnvelopeNearlyGone",
     "BursarExecutionStuck",
     "BursarInvariantBroken",
     "BursarNeedAboveCapacity",
     "BursarNodeOverloaded",
+    "BursarRunWaitsLong",
+];
+/// Dashboards, with their variables.
+const DASHBOARDS: [(&str, [&str; 2]); 2] = [
+    ("bursar.json", ["datasource", "node"]),
+    ("budgets.json", ["datasource", "meter"]),
 ];
 /// Keywords of the query language that no parenthesis follows.
 const WORDS: [&str; 10] = [
@@ -31,7 +40,7 @@ const WORDS: [&str; 10] = [
     "unless",
 ];
 
-/// The lines of a server's metrics.
+/// The lines of a server's metrics, with its comments.
 fn metric_lines() -> Vec<String> {
     let house = House::new();
     let server = house.up(&[]);
@@ -43,18 +52,26 @@ fn metric_lines() -> Vec<String> {
     stream.write_all(ask.as_bytes()).unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines.map(str::to_owned).collect()
+    text.lines().map(str::to_owned).collect()
 }
 
-/// Names of all metrics: those of a server, and those of the market, which exist only with pods.
+/// Names of all metrics: those of a server, also without a series, and those of the market, which
+/// exist only with pods.
 fn served() -> BTreeSet<String> {
     let lines = metric_lines();
-    let names = lines
-        .iter()
+    let (comments, series): (Vec<&String>, Vec<&String>) =
+        lines.iter().partition(|line| line.starts_with('#'));
+    let series = series
+        .into_iter()
         .filter_map(|line| line.split(['{', ' ']).next());
-    let names = names.chain(NAMES.iter().copied());
-    names.map(str::to_owned).collect()
+    let names = series.chain(NAMES.iter().copied()).map(str::to_owned);
+    // `# TYPE NAME KIND`: the series of a counter end in `_total`.
+    let typed = comments.into_iter().filter_map(|line| {
+        let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
+        let end = if kind == "counter" { "_total" } else { "" };
+        Some(format!("{}{end}", name.trim_end_matches("_total")))
+    });
+    names.chain(typed).collect()
 }
 
 /// Names of the labels of a metric.
@@ -121,6 +138,11 @@ fn metrics_are_found_in_queries() {
         ("f / 1e6", "f"),
         ("g{a=\"b\"} and ignoring (a) g == 1", "g"),
         ("clamp_min(3 * max by (n) (last_over_time(h[1d])), 60)", "h"),
+        (
+            "label_replace(max by (n) (i), \"of\", \"x\", \"\", \"\") >= 0.8 < 0.95",
+            "i",
+        ),
+        ("sum by (a, b) (j) >= 1 and on () max(j) > 0", "j"),
     ] {
         let found: Vec<String> = metrics(query).into_iter().collect();
         assert_eq!(found, [expected], "{query}");
@@ -199,28 +221,27 @@ fn no_alert_fires_for_a_node_that_is_only_observed() {
 
 #[test]
 fn every_panel_names_only_served_metrics_and_no_two_panels_overlap() {
-    let text = std::fs::read_to_string(tree().join("deploy/grafana/bursar.json")).unwrap();
-    let dashboard: Value = serde_json::from_str(&text).unwrap();
     let served = served();
-    let mut cells = BTreeSet::new();
-    for panel in dashboard["panels"].as_array().unwrap() {
-        for target in panel["targets"].as_array().unwrap() {
-            let expr = target["expr"].as_str().unwrap();
-            let metrics = metrics(expr);
-            assert!(!metrics.is_empty(), "{expr}");
-            assert!(metrics.is_subset(&served), "{expr}: {metrics:?}");
-        }
-        let at = |field: &str| panel["gridPos"][field].as_u64().unwrap();
-        for x in at("x")..at("x") + at("w") {
-            for y in at("y")..at("y") + at("h") {
-                assert!(x < 24 && cells.insert((x, y)), "{}", panel["title"]);
+    for (file, variables) in DASHBOARDS {
+        let text = std::fs::read_to_string(tree().join("deploy/grafana").join(file)).unwrap();
+        let dashboard: Value = serde_json::from_str(&text).unwrap();
+        let mut cells = BTreeSet::new();
+        for panel in dashboard["panels"].as_array().unwrap() {
+            for target in panel["targets"].as_array().unwrap() {
+                let expr = target["expr"].as_str().unwrap();
+                let metrics = metrics(expr);
+                assert!(!metrics.is_empty(), "{expr}");
+                assert!(metrics.is_subset(&served), "{expr}: {metrics:?}");
+            }
+            let at = |field: &str| panel["gridPos"][field].as_u64().unwrap();
+            for x in at("x")..at("x") + at("w") {
+                for y in at("y")..at("y") + at("h") {
+                    assert!(x < 24 && cells.insert((x, y)), "{}", panel["title"]);
+                }
             }
         }
+        let list = dashboard["templating"]["list"].as_array().unwrap().iter();
+        let names: Vec<&str> = list.filter_map(|v| v["name"].as_str()).collect();
+        assert_eq!(names, variables);
     }
-    let variables = dashboard["templating"]["list"].as_array().unwrap();
-    let names: Vec<&str> = variables
-        .iter()
-        .filter_map(|v| v["name"].as_str())
-        .collect();
-    assert_eq!(names, ["datasource", "node"]);
 }

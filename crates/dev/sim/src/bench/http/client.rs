@@ -1,5 +1,5 @@
 //! A minimal HTTP client: it writes bytes, reads the status and the body, and searches the body for
-//! fences. It uses little CPU, so that the server has the rest.
+//! fences and records. It uses little CPU, so that the server has the rest.
 
 use std::net::SocketAddr;
 
@@ -12,9 +12,10 @@ use crate::bench::world::{CLASS, Ids, TENANT};
 const HEAD_END: &[u8] = b"\r\n\r\n";
 const LENGTH: &[u8] = b"content-length: ";
 const FENCE: &[u8] = b"\"fence\":";
+const RECORD: &[u8] = b"\"record\":";
 
 /// A persistent connection.
-pub(super) struct Connection {
+pub(in crate::bench) struct Connection {
     stream: TcpStream,
     secret: &'static str,
     request: Vec<u8>,
@@ -22,7 +23,10 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) async fn open(address: SocketAddr, secret: &'static str) -> anyhow::Result<Self> {
+    pub(in crate::bench) async fn open(
+        address: SocketAddr,
+        secret: &'static str,
+    ) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address)
             .await
             .context("cannot connect to our server")?;
@@ -39,9 +43,8 @@ impl Connection {
     pub(super) async fn pair(&mut self, ids: &Ids) -> anyhow::Result<u64> {
         let id = ids.text(now_ms());
         let body = format!("{{\"class\":\"{CLASS}\",\"tenant\":\"{TENANT}\"}}");
-        let fences = self
-            .call("PUT", &format!("/v1/bookings/{id}"), &body, 201)
-            .await?;
+        let path = format!("/v1/bookings/{id}");
+        let fences = fences(self.call("PUT", &path, &body, 201).await?);
         let fence = fences.first().context("a grant without a fence")?;
         let body = format!("{{\"fence\":{fence},\"outcome\":\"ok\"}}");
         self.call("POST", &format!("/v1/bookings/{id}/release"), &body, 200)
@@ -72,17 +75,23 @@ impl Connection {
 
     async fn batch(&mut self, operations: Vec<String>) -> anyhow::Result<Vec<u64>> {
         let body = format!("{{\"operations\":[{}]}}", operations.join(","));
-        self.call("POST", "/v1/bookings", &body, 200).await
+        Ok(fences(self.call("POST", "/v1/bookings", &body, 200).await?))
     }
 
-    /// Sends a request, reads its answer, and returns the fences in it.
+    /// Applies a file with one new object; returns the number of its record.
+    pub(in crate::bench) async fn create(&mut self, body: &str) -> anyhow::Result<u64> {
+        let answer = self.call("POST", "/v1/apply", body, 201).await?;
+        number_after(answer, RECORD).context("an answer without a record")
+    }
+
+    /// Sends a request, reads its answer, and returns the body.
     async fn call(
         &mut self,
         method: &str,
         path: &str,
         body: &str,
         expected: u16,
-    ) -> anyhow::Result<Vec<u64>> {
+    ) -> anyhow::Result<&[u8]> {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: bursar\r\nauthorization: Bearer {}\r\n\
              content-type: application/json\r\ncontent-length: {}\r\n\r\n",
@@ -105,7 +114,7 @@ impl Connection {
                 String::from_utf8_lossy(&self.received)
             );
         }
-        Ok(fences(self.received.get(body_at..).unwrap_or_default()))
+        Ok(self.received.get(body_at..).unwrap_or_default())
     }
 
     /// Reads one answer and returns the offset of its body.

@@ -9,11 +9,11 @@ use anyhow::Context as _;
 
 /// A directory that is removed on drop.
 #[derive(Debug)]
-pub(super) struct Scratch(PathBuf);
+pub struct Scratch(PathBuf);
 
 impl Scratch {
     /// Creates an empty directory in `cache`; its name begins with `prefix`.
-    pub(super) fn new(cache: &Path, prefix: &str) -> anyhow::Result<Self> {
+    pub fn new(cache: &Path, prefix: &str) -> anyhow::Result<Self> {
         sweep(cache, prefix, Path::new("/proc"));
         let path = cache.join(format!("{prefix}-{}", std::process::id()));
         fs::create_dir_all(&path)
@@ -21,7 +21,8 @@ impl Scratch {
         Ok(Self(path))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// The directory.
+    pub fn path(&self) -> &Path {
         &self.0
     }
 }
