@@ -79,7 +79,8 @@ impl Clusters {
                         return Vec::new();
                     };
                     let live = held.pods.values().map(|pod| (pod, None));
-                    let mut pods: Vec<_> = live.chain(held.closed.values().map(of_closed)).collect();
+                    let mut pods: Vec<_> =
+                        live.chain(held.closed.values().map(of_closed)).collect();
                     pods.sort_by_key(|(pod, _)| pod.pod);
                     (held.record, held.first, held.opened, pods)
                 }
