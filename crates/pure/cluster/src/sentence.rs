@@ -1,5 +1,7 @@
 //! Sentences of the events: one line each, in lower case, from the event alone.
 
+use bursar_budget::cover::Dimension;
+use bursar_budget::spec::GPU_MS_PER_HOUR;
 use bursar_budget::{BudgetId, ClaimLine, Demoted, Funded, MeterId};
 use bursar_plane::Notice;
 use bursar_units::words::{count, number};
@@ -29,20 +31,21 @@ pub(crate) fn notice(event: &Event) -> Notice<Box<Event>> {
             ("budget.removed", format!("budget/{budget}"), summary)
         }
         Event::EpochClosed { epoch, .. } => {
-            let (meter, accrued) = (&epoch.meter, number(epoch.accrued));
-            let summary = format!(
-                "epoch {} of {meter} closed at {accrued} GPU-ms",
-                epoch.epoch
-            );
+            let (meter, hours) = (&epoch.meter, gpu_hours(epoch.accrued));
+            let summary = format!("epoch {} of {meter} closed: {hours} used", epoch.epoch);
             ("envelope.renewed", meter_object(meter), summary)
         }
         Event::MeterNear { near, .. } => {
-            let (meter, dimension) = (&near.meter, near.dimension);
+            let meter = &near.meter;
+            let dimension = match near.dimension {
+                Dimension::Gpus => "GPUs",
+                Dimension::Hours => "GPU-hours",
+            };
             if near.percent >= 100 {
-                let summary = format!("{meter} has no room left in its {dimension}");
+                let summary = format!("{meter} has too few {dimension} left for a run");
                 ("envelope.exhausted", meter_object(meter), summary)
             } else {
-                let summary = format!("{meter} has reached {} % of its {dimension}", near.percent);
+                let summary = format!("{meter} uses {} % of its {dimension}", near.percent);
                 ("envelope.near", meter_object(meter), summary)
             }
         }
@@ -118,7 +121,7 @@ fn of_run(event: &Event) -> (&'static str, String, String) {
             ..
         } => (
             "lease.closed",
-            format!("gave back {}: {reason}", gpus(*width)),
+            format!("gave back {}: {}", gpus(*width), cause(*reason)),
         ),
         Event::RunEnding { reason, .. } => (
             "run.ending",
@@ -180,6 +183,15 @@ const fn cause(reason: Reason) -> &'static str {
 
 fn gpus(width: u64) -> String {
     count(width, "GPU")
+}
+
+/// `80 GPU-hours`, `0.5 GPU-hours`: rounded down to a tenth.
+fn gpu_hours(gpu_ms: u64) -> String {
+    let tenths = gpu_ms / (GPU_MS_PER_HOUR / 10);
+    match tenths % 10 {
+        0 => count(tenths / 10, "GPU-hour"),
+        rest => format!("{}.{rest} GPU-hours", number(tenths / 10)),
+    }
 }
 
 fn meter_object(meter: &MeterId) -> String {
