@@ -3,6 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use bursar_units::Instant;
 
 use crate::clock::{Clock, SharedTermClock};
 use crate::intake::Failure;
@@ -50,17 +53,40 @@ impl Ledger {
 
 impl Stages {
     /// Steps until it is dropped.
-    pub async fn run(mut self) {
+    pub async fn run(self) {
+        self.run_with(|| None).await;
+    }
+
+    /// Steps until it is dropped. Before each step, `report` pushes the results of an executor that
+    /// are due; it returns the instant of its next result.
+    pub async fn run_with(mut self, mut report: impl FnMut() -> Option<Instant>) {
         loop {
-            self.step();
+            let next = self.settle(&mut report);
             let wait = match (self.is_unknown(), self.is_ended()) {
                 (true, _) => Some(STORE_RETRY),
                 (false, true) => None,
-                (false, false) => self.engine.wait(self.time.now()),
+                (false, false) => {
+                    let now = self.time.now();
+                    let next = next.map(|at| Duration::from_millis(at.since(now).ms().max(1)));
+                    self.engine.wait(now).into_iter().chain(next).min()
+                }
             };
             tokio::select! {
                 () = self.engine.intake.notified() => {}
                 () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+            }
+        }
+    }
+
+    /// Steps until nothing moves, with a report before each step; so all results of an instant come
+    /// before the commands that follow.
+    pub fn settle(&mut self, report: &mut impl FnMut() -> Option<Instant>) -> Option<Instant> {
+        loop {
+            let before = self.head();
+            let next = report();
+            self.step();
+            if self.head() == before {
+                return next;
             }
         }
     }

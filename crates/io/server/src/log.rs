@@ -31,4 +31,6 @@ pub(crate) const MARKET_REPORT_REFUSED: &str = "market.report-refused";
 pub(crate) const MARKET_RESTORED: &str = "market.restored";
 pub(crate) const MARKET_TOO_MANY_ORIGINALS: &str = "market.too-many-originals";
 pub(crate) const RUNNER_PANICKED: &str = "runner.panicked";
+/// The ledger did not accept results of runs; they are submitted again.
+pub(crate) const RUN_RESULTS_NOT_TAKEN: &str = "run.results-not-taken";
 pub(crate) const STORE_UNREADABLE: &str = "store.unreadable";

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use bursar_engine::cluster::Policy;
 use bursar_units::hidden::escape;
 use serde_json::json;
 use similar::TextDiff;
 
+use super::up::settings::File;
 use crate::console::Stream;
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::{Format, ScenarioArguments};
@@ -30,7 +32,8 @@ pub(crate) fn run(session: &mut Session, arguments: &ScenarioArguments) -> Resul
             return Err(Failure::usage(message).into());
         }
         let directory = path.parent().unwrap_or(Path::new("."));
-        let played = play(&script, directory)?;
+        let policy = File::beside(session, directory)?.policy();
+        let played = play(&script, directory, policy)?;
         if arguments.check || arguments.update {
             let mut updated = script.clone();
             for (step, played) in updated.steps_mut().zip(&played) {
@@ -61,7 +64,7 @@ pub(crate) fn run(session: &mut Session, arguments: &ScenarioArguments) -> Resul
     Ok(())
 }
 
-fn play(script: &Script, directory: &Path) -> Result<Vec<StepResult>, Stop> {
+fn play(script: &Script, directory: &Path, policy: Policy) -> Result<Vec<StepResult>, Stop> {
     let failed = |error: std::io::Error| {
         Failure::unavailable(format!("cannot set up the scenario: {error}"))
     };
@@ -71,7 +74,7 @@ fn play(script: &Script, directory: &Path) -> Result<Vec<StepResult>, Stop> {
         .build()
         .map_err(failed)?;
     runtime.block_on(async {
-        let mut world = World::new(directory).map_err(failed)?;
+        let mut world = World::new(directory, policy).map_err(failed)?;
         let mut played = Vec::new();
         for step in script.steps() {
             played.push(Box::pin(world.play(&step.command)).await);

@@ -29,6 +29,8 @@ use bursar_node::market;
 use bursar_server::descriptors;
 use bursar_server::listen::{Listen, Listening, check_address};
 use bursar_server::metrics::Metrics;
+use bursar_server::policy;
+use bursar_server::runs::{Attendant, Simulated};
 use bursar_server::service::executions_to_share;
 use bursar_server::{Caller, CallerSource, Runner, ServerInfo, Service, Via, router};
 use bursar_units::Label;
@@ -73,6 +75,11 @@ pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Resul
     let metrics = Metrics::default();
     let machine = Machine::read();
     let (data, service, executor) = open(session, &settings, &metrics, &machine)?;
+    policy::record(&data.ledger, &settings.policy)
+        .await
+        .map_err(|failure| {
+            Failure::unavailable(format!("the policy was not recorded: {failure}"))
+        })?;
     // Signals are caught before the first limit is written, so that every end restores it.
     let signals = Signals::that_end()?;
     let (is_shared, options) = market_options(&settings, &machine, &data);
@@ -90,6 +97,9 @@ pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Resul
     let local = Arc::<Local>::clone(&executor.local);
     let runner = Runner::new(data.ledger.clone(), local, metrics.runner());
     let runner = tokio::spawn(runner.run());
+    // Nodes with GPUs come from files, so nothing but a simulation can run their runs.
+    let attendant = Attendant::new(data.ledger.clone(), Arc::<Simulated>::default());
+    let attendant = tokio::spawn(attendant.run());
     let server = Server {
         settings: &settings,
         machine: &machine,
@@ -106,7 +116,9 @@ pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Resul
     reports.settle().await;
     // The processes of executions keep running.
     runner.abort();
+    attendant.abort();
     let _aborted = runner.await;
+    let _aborted = attendant.await;
     // Threads end in this order: intake, engine, store. The lock is released last.
     let stopped = tokio::task::spawn_blocking(move || data.stop()).await;
     result?;

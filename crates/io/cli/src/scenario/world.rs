@@ -2,7 +2,12 @@
 //!
 //! Time stands still while a task can run and jumps to the next deadline when none can, so a
 //! script that waits a day takes milliseconds. A crash drops everything but the store and the
-//! machine: executions keep running there, as processes do when a server dies.
+//! machines: executions and runs keep running there, as processes do when a server dies.
+//!
+//! The machine of runs reports before each step of the engine, until nothing moves, so a script has
+//! one outcome: at one instant ends come before deadlines and commands.
+
+mod words;
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -15,10 +20,12 @@ use std::time::Duration;
 use bursar_client::Client;
 use bursar_client::client::{Options, Transport};
 use bursar_engine::State;
+use bursar_engine::cluster::{Exit, Policy, Shown, Stage};
 use bursar_engine::token::Role;
 use bursar_journal::checkpoint::{Name, SigningKey, VerifierKey};
 use bursar_ledger::clock::Clock;
 use bursar_ledger::data::{Keys, signs_with};
+use bursar_ledger::intake::Submission;
 use bursar_ledger::key::{self, Signer};
 use bursar_ledger::pipeline::{Ledger, Observe};
 use bursar_ledger::store::Store as _;
@@ -27,6 +34,8 @@ use bursar_ledger::term::{Hand, begin};
 use bursar_node::executor::User;
 use bursar_node::null::Null;
 use bursar_server::metrics::Metrics;
+use bursar_server::policy;
+use bursar_server::runs::{Attendant, Simulated};
 use bursar_server::{
     Caller, CallerSource, OwnUser, Readers, Runner, ServerInfo, Service, Via, router,
 };
@@ -35,7 +44,7 @@ use bursar_units::{Instant, Label, Millis};
 use jiff::tz::TimeZone;
 use tokio::task::JoinHandle;
 
-use super::script::words;
+use super::script;
 use crate::console::{Console, Stream};
 use crate::environment::Environment;
 use crate::run::{self, Invocation};
@@ -54,9 +63,12 @@ const EXECUTION_USER: User = User {
     uid: 1000,
     gid: 1000,
 };
-/// The commands of a scenario, and reserved names of commands for runs, which do not exist yet.
-const OWN: [&str; 6] = ["advance", "as", "bursar", "clock", "crash", "echo"];
-const OF_RUNS: [&str; 4] = ["end", "fail", "heal", "overrun"];
+/// The commands of a scenario.
+const OWN: [&str; 10] = [
+    "advance", "as", "away", "bursar", "clock", "crash", "echo", "end", "metrics", "overrun",
+];
+/// Reserved names of commands that do not exist yet.
+const LATER: [&str; 2] = ["fail", "heal"];
 
 /// Result of a command in a script.
 #[derive(Debug, Default)]
@@ -70,6 +82,9 @@ pub(crate) struct World {
     clock: Arc<VirtualClock>,
     store: MemoryStore,
     machine: Arc<Null>,
+    /// The machine of runs.
+    runs: Arc<Simulated>,
+    policy: Policy,
     running: Option<Running>,
     caller: Caller,
     directory: PathBuf,
@@ -125,8 +140,8 @@ impl StepResult {
 }
 
 impl World {
-    /// A world that reads files from `directory`.
-    pub(crate) fn new(directory: &Path) -> std::io::Result<Self> {
+    /// A world that reads files from `directory`, with the policy of its server.
+    pub(crate) fn new(directory: &Path, policy: Policy) -> std::io::Result<Self> {
         let base = bursar_client::api::instant::parse(BEGIN).unwrap_or_default();
         Ok(Self {
             clock: Arc::new(VirtualClock {
@@ -135,6 +150,8 @@ impl World {
             }),
             store: MemoryStore::new(),
             machine: Arc::default(),
+            runs: Arc::default(),
+            policy,
             running: None,
             caller: operator(),
             directory: directory.to_owned(),
@@ -146,7 +163,7 @@ impl World {
 
     /// Runs one command.
     pub(crate) async fn play(&mut self, command: &str) -> StepResult {
-        let words = match words(command) {
+        let words = match script::words(command) {
             Ok(words) => words,
             Err(error) => return self.end(StepResult::error(&error.to_string())),
         };
@@ -155,7 +172,19 @@ impl World {
             ["bursar", ..] => self.bursar(words).await,
             ["clock", instant] => self.set_clock(instant).await,
             ["advance", length] => self.advance(length).await,
+            ["away", length] => self.away(length).await,
             ["crash"] => self.crash(),
+            ["end", run, rest @ ..] => match words::exit(rest) {
+                Ok(exit) => self.end_run(run, exit).await,
+                Err(message) => StepResult::error(&message),
+            },
+            ["overrun", run] => self.overrun(run, None).await,
+            ["overrun", run, length] => match length.parse() {
+                Ok(length) => self.overrun(run, Some(length)).await,
+                Err(error) => StepResult::error(&error.to_string()),
+            },
+            ["metrics"] => self.metrics("").await,
+            ["metrics", prefix] => self.metrics(prefix).await,
             ["as", name, rest @ ..] => {
                 let caller = caller(name, rest);
                 StepResult::of_result(caller.map(|caller| self.caller = caller))
@@ -166,8 +195,8 @@ impl World {
                     written: vec![(Stream::Data, format!("{}\n", self.exit))],
                 };
             }
-            [word, ..] if OF_RUNS.contains(word) => StepResult::error(&format!(
-                "`{word}` is a command for runs, which are not available yet"
+            [word, ..] if LATER.contains(word) => StepResult::error(&format!(
+                "`{word}` is a command for nodes, which is not available yet"
             )),
             [word, ..] if OWN.contains(word) => StepResult::error(&format!(
                 "`{command}` has wrong arguments; `bursar scenario --help` shows the form of `{word}`"
@@ -268,16 +297,111 @@ impl World {
         tokio::time::sleep(Duration::from_millis(length.ms())).await;
         // Work that is due now is done before the next command.
         tokio::task::yield_now().await;
+        self.settle().await;
         StepResult::default()
+    }
+
+    /// Resolves when everything that is due now is done.
+    async fn settle(&self) {
+        if let Some(running) = &self.running {
+            // The ledger's task runs this in a step, and then goes on until nothing moves.
+            let _ended = running.service.ledger().on_store(|_| ()).await;
+        }
+    }
+
+    /// Lets time pass without a server; then the next term begins.
+    async fn away(&mut self, length: &str) -> StepResult {
+        let length = match length.parse::<Millis>() {
+            Ok(length) => length,
+            Err(error) => return StepResult::error(&error.to_string()),
+        };
+        if let Err(message) = self.start() {
+            return StepResult::error(&message);
+        }
+        self.stop();
+        tokio::time::sleep(Duration::from_millis(length.ms())).await;
+        StepResult::of_result(self.start())
+    }
+
+    async fn end_run(&mut self, run: &str, exit: Exit) -> StepResult {
+        match self.running_run(run) {
+            Ok(shown) => self.runs.end(shown.uid, shown.incarnation, exit),
+            Err(message) => return StepResult::error(&message),
+        }
+        self.settle().await;
+        StepResult::default()
+    }
+
+    async fn overrun(&mut self, run: &str, length: Option<Millis>) -> StepResult {
+        match self.running_run(run) {
+            Ok(shown) if shown.run.expected_duration.is_none() => {
+                return StepResult::error(&format!(
+                    "{run} has no `expectedDuration`: it goes on until `end {run}`"
+                ));
+            }
+            Ok(shown) => self.runs.overrun(shown.uid, shown.incarnation, length),
+            Err(message) => return StepResult::error(&message),
+        }
+        self.settle().await;
+        StepResult::default()
+    }
+
+    /// The run of a reference, if it has processes.
+    fn running_run(&mut self, text: &str) -> Result<Shown, String> {
+        let name = words::run(text)?;
+        self.start()?;
+        let running = self.running.as_ref().ok_or("the ledger did not start")?;
+        let state = running.service.ledger().view().read();
+        let Some(shown) = state.clusters.run_named(&name) else {
+            let known: Vec<String> = state
+                .clusters
+                .runs()
+                .map(|shown| words::as_written(text, &shown.run.id()))
+                .collect();
+            let known = known.iter().map(String::as_str);
+            return Err(format!("there is no {text}{}", did_you_mean(text, known)));
+        };
+        match shown.stage {
+            Stage::Waiting => Err(format!("{text} waits and has no processes")),
+            Stage::Ended => Err(format!("{text} has ended and has no processes")),
+            Stage::Starting | Stage::Running | Stage::Ending => Ok(shown),
+        }
+    }
+
+    /// The metrics whose names begin with a prefix, without comments, sorted.
+    async fn metrics(&mut self, prefix: &str) -> StepResult {
+        if let Err(message) = self.start() {
+            return StepResult::error(&message);
+        }
+        let Some(running) = &self.running else {
+            return StepResult::error("the ledger did not start");
+        };
+        let text = match running.service.metrics_text().await {
+            Ok(text) => text,
+            Err(problem) => return StepResult::error(&problem.detail),
+        };
+        let is_asked = |line: &&str| !line.starts_with('#') && line.starts_with(prefix);
+        let mut lines: Vec<&str> = text.lines().filter(is_asked).collect();
+        lines.sort_unstable();
+        let text = lines.iter().map(|line| format!("{line}\n")).collect();
+        StepResult {
+            exit: 0,
+            written: vec![(Stream::Data, text)],
+        }
     }
 
     /// Drops everything that was not committed and recovers from the store.
     fn crash(&mut self) -> StepResult {
+        self.stop();
+        StepResult::of_result(self.start())
+    }
+
+    /// Ends the server at once; the machines go on.
+    fn stop(&mut self) {
         if let Some(running) = self.running.take() {
             running.task.abort();
             running.runner.abort();
         }
-        StepResult::of_result(self.start())
     }
 
     /// Begins a term from the store, unless one is running.
@@ -310,8 +434,15 @@ impl World {
         );
         let term = term.map_err(|error| chain(&error))?;
         let (ledger, mut task) = Ledger::inline(term, Arc::clone(&clock), Arc::new(Unobserved));
-        // The term's first records are signed before any request, whichever task runs first.
-        task.step();
+        let policy = policy::owed(&ledger.view().read(), &self.policy);
+        if let Some(policy) = policy {
+            ledger.push(Submission::own(policy));
+        }
+        let mut attendant = Attendant::new(ledger.clone(), Arc::clone(&self.runs));
+        let mut report = move || attendant.report();
+        // The term's first records are signed before any request, whichever task runs first. Ends
+        // while there was no term are reported before it starts anything (L5).
+        task.settle(&mut report);
         let store = self.store.clone();
         let readers: Readers = Arc::new(move || store.reader());
         let info = ServerInfo {
@@ -333,7 +464,7 @@ impl World {
         let service = Service::new(ledger, readers, shared, info, metrics);
         let service =
             Arc::new(service.executing(Arc::<Null>::clone(&self.machine), OwnUser::Everyone));
-        let task = tokio::spawn(task.run());
+        let task = tokio::spawn(task.run_with(report));
         let runner = tokio::spawn(runner.run());
         self.running = Some(Running {
             task,

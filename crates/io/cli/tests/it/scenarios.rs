@@ -112,3 +112,67 @@ $ bursar bookings -o name
     std::fs::write(house.path("a.scenario"), script).unwrap();
     house.ok(&["scenario", "--check", "a.scenario"]);
 }
+
+/// Copies the files of the scenario `runs` and runs a script beside them.
+fn with_runs(house: &House, script: &str) -> crate::house::Ended {
+    let files = tree().join("crates/io/cli/tests/scenarios/runs");
+    for file in ["lab.yaml", "four.yaml", "next.yaml"] {
+        std::fs::copy(files.join(file), house.path(file)).unwrap();
+    }
+    std::fs::write(house.path("a.scenario"), script).unwrap();
+    house.run(&["scenario", "a.scenario"])
+}
+
+#[test]
+fn the_policy_beside_a_script_is_recorded_once_and_the_default_is_not() {
+    let script = "$ bursar limits -o name\n$ crash\n$ bursar ledger tail --from 3 -o json\n";
+    let policies = |toml: &str| {
+        let house = House::new();
+        std::fs::write(house.path("bursar.toml"), toml).unwrap();
+        let ended = with_runs(&house, script);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        ended.stdout.matches("the policy was recorded").count()
+    };
+    assert_eq!(policies("[resolver]\npatience = \"23h\"\n"), 1);
+    assert_eq!(policies("[resolver]\npatience = \"1h\"\n"), 0);
+    assert_eq!(policies(""), 0);
+}
+
+#[test]
+fn a_policy_that_is_not_available_yet_ends_a_scenario_with_2_and_is_named() {
+    let house = House::new();
+    let toml = "# ours\n[resolver]\nmode = \"enforce\"\n";
+    std::fs::write(house.path("bursar.toml"), toml).unwrap();
+    let ended = with_runs(&house, "$ advance 1s\n");
+    assert_eq!(ended.code, 2);
+    let wrong = "bursar.toml:2: this value of `mode` in `[resolver]` is not available yet";
+    assert!(ended.stderr.contains(wrong), "{}", ended.stderr);
+}
+
+#[test]
+fn a_script_with_runs_has_one_outcome() {
+    let house = House::new();
+    let script = "\
+$ clock 2026-10-01T00:00:00Z
+$ bursar apply -f lab.yaml
+$ bursar apply -f four.yaml
+$ bursar apply -f next.yaml
+$ overrun run/b 700h
+$ overrun run/d 1h
+$ crash
+$ away 10h
+$ advance 60d
+$ bursar ledger tail -o json
+$ metrics
+";
+    let first = with_runs(&house, script);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    assert!(
+        first.stdout.contains("default/b ended ok"),
+        "{}",
+        first.stdout
+    );
+    for _ in 0..5 {
+        assert_eq!(with_runs(&house, script).stdout, first.stdout);
+    }
+}

@@ -1,5 +1,6 @@
 //! `bursar up`: start, use, stop, kill and restart.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
 use crate::house::House;
@@ -214,4 +215,64 @@ fn the_demo_makes_bookings_in_its_own_directory() {
     // The next demo starts a new ledger although the former one left its checkpoint.
     assert!(data.join("ledger.checkpoint").exists());
     assert_eq!(house.up(&["--demo"]).interrupt(), 0);
+}
+
+const LAB: &str = "\
+apiVersion: v1
+kind: Node
+metadata: {name: a01, labels: {topology.kubernetes.io/region: us-west, bursar.dev/cluster: west-1, bursar.dev/domain: rack-a, bursar.dev/flavor: h100}}
+status: {allocatable: {cpu: '96', memory: 1000Gi, nvidia.com/gpu: '8'}}
+---
+{apiVersion: bursar.dev/v1alpha1, kind: Budget, metadata: {name: lab}, spec: {owner: lab, envelopes: [{name: h100, flavor: h100, concurrency: 8}]}}
+---
+{apiVersion: bursar.dev/v1alpha1, kind: Run, metadata: {name: short}, spec: {owner: lab, flavor: h100, totalGPUs: 4, expectedDuration: 50ms}}
+---
+{apiVersion: bursar.dev/v1alpha1, kind: Run, metadata: {name: long}, spec: {owner: lab, flavor: h100, totalGPUs: 4, expectedDuration: 1s}}
+";
+
+/// Follows the ledger until a record has this sentence.
+fn await_sentence(house: &House, sentence: &str) {
+    let mut command = house.command(&["ledger", "tail", "-w"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let found = lines
+        .map(Result::unwrap)
+        .any(|line| line.contains(sentence));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(found, "no record says {sentence}");
+}
+
+#[test]
+fn runs_on_nodes_from_files_are_simulated_also_across_a_restart() {
+    let house = House::new();
+    std::fs::write(house.path("lab.yaml"), LAB).unwrap();
+    let toml = "[resolver]\npatience = \"23h\"\n";
+    std::fs::write(house.path("bursar.toml"), toml).unwrap();
+    let server = house.up(&["--config", "bursar.toml"]);
+    house.ok(&["apply", "-f", "lab.yaml"]);
+    await_sentence(&house, "default/short ended ok");
+    server.kill();
+    let server = house.up(&["--config", "bursar.toml"]);
+    await_sentence(&house, "default/long ended ok");
+    let policies = |text: &str| text.matches("the policy was recorded").count();
+    assert_eq!(policies(&house.ok(&["ledger", "tail"])), 1);
+    assert_eq!(server.interrupt(), 0);
+    // Without the file the recorded policy is the default again.
+    let server = house.up(&[]);
+    assert_eq!(policies(&house.ok(&["ledger", "tail"])), 2);
+    assert_eq!(server.interrupt(), 0);
+    house.ok(&["ledger", "check", "--redecide"]);
+}
+
+#[test]
+fn a_mode_of_the_resolver_that_is_not_available_yet_refuses_the_start() {
+    let house = House::new();
+    let toml = "[resolver]\nmode = \"observe\"\n";
+    std::fs::write(house.path("bursar.toml"), toml).unwrap();
+    let ended = house.run(&["up", "--listen", "127.0.0.1:0", "--config", "bursar.toml"]);
+    assert_eq!(ended.code, 2);
+    let wrong = "bursar.toml:1: this value of `mode` in `[resolver]` is not available yet";
+    assert!(ended.stderr.contains(wrong), "{}", ended.stderr);
+    assert!(!house.data().join("ledger.db").exists());
 }

@@ -20,7 +20,8 @@ impl Service {
         }
     }
 
-    pub(crate) async fn metrics_text(&self) -> Result<String, Problem> {
+    /// The metrics as text, in the OpenMetrics format.
+    pub async fn metrics_text(&self) -> Result<String, Problem> {
         let (ledger, metrics) = (self.ledger.clone(), self.metrics.clone());
         let since = self.info.leads_since;
         let node = self.market.as_ref().map(|agent| agent.view());

@@ -25,5 +25,6 @@ mod openapi;
 mod problems;
 mod rights;
 mod runner;
+mod runs;
 mod sight;
 mod world;

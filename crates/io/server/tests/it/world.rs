@@ -52,7 +52,7 @@ pub(crate) struct Reply {
 }
 
 /// The runtime's clock, which runs on virtual time.
-pub(crate) struct RuntimeClock(tokio::time::Instant);
+pub(crate) struct RuntimeClock(pub(crate) tokio::time::Instant);
 
 pub(crate) struct Quiet;
 

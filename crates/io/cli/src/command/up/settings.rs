@@ -1,8 +1,11 @@
 //! Settings of a server: flags, then the file, then defaults.
 
+mod resolver;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use bursar_engine::cluster::Policy;
 use bursar_server::{Anonymous, OwnUser};
 use serde::Deserialize;
 
@@ -11,7 +14,10 @@ use crate::config::{self, DEMO};
 use crate::failure::{Failure, Stop};
 use crate::grammar::UpArguments;
 use crate::session::Session;
+use resolver::Resolver;
 
+/// Name of the file.
+const FILE_NAME: &str = "bursar.toml";
 /// Default ports of a server and of the demo.
 const PORT: u16 = 7171;
 const DEMO_PORT: u16 = 7172;
@@ -25,6 +31,8 @@ pub(super) struct Settings {
     pub(super) require_isolation: bool,
     /// Callers whose executions may run as the server's user.
     pub(super) own_user: OwnUser,
+    /// Policy of the cluster.
+    pub(super) policy: Policy,
     pub(super) market: market::Settings,
     /// Cgroups that share the CPU with our executions.
     pub(super) cgroups: Vec<market::Cgroup>,
@@ -37,6 +45,7 @@ pub(in crate::command) struct File {
     pub(in crate::command) server: Server,
     auth: Auth,
     pub(super) executor: Executor,
+    resolver: Resolver,
     pub(in crate::command) market: market::Settings,
     pub(in crate::command) cgroup: Vec<market::Cgroup>,
 }
@@ -79,6 +88,18 @@ impl File {
         let file: Self = config::parse(&text, &path.display().to_string())?;
         market::Cgroup::check(&file.cgroup)?;
         Ok(file)
+    }
+
+    /// Reads the file of a directory; without one, the defaults.
+    pub(in crate::command) fn beside(session: &Session, directory: &Path) -> Result<Self, Stop> {
+        let path = directory.join(FILE_NAME);
+        let is_there = session.path(&path).exists();
+        Self::read(session, is_there.then_some(path.as_path()))
+    }
+
+    /// Policy of the cluster.
+    pub(in crate::command) fn policy(self) -> Policy {
+        self.resolver.0
     }
 }
 
@@ -124,6 +145,7 @@ impl Settings {
             } else {
                 OwnUser::Operators
             },
+            policy: file.resolver.0,
             market: file.market.told(arguments.market),
             cgroups: file.cgroup,
         })
