@@ -10,12 +10,11 @@ mod trace;
 
 use bursar_client::Code;
 use bursar_client::api::cluster::{ListRuns, Run, RunAnswer, RunStatus};
-use bursar_client::api::query::Parameter as _;
 use bursar_client::api::{RecordView, Words};
 use bursar_client::client::Mode;
 use bursar_engine::cluster::{Outcome, Stage};
 use bursar_engine::{Reference, words};
-use bursar_units::{Instant, Label, Millis, ScopedName};
+use bursar_units::{Instant, Millis, ScopedName};
 use serde::Serialize;
 
 use super::spine::ledger::tail;
@@ -56,18 +55,17 @@ pub(super) async fn run(session: &mut Session, noun: Noun<RunVerb, RunFlags>) ->
 async fn list(session: &mut Session, flags: &RunFlags) -> Result<(), Stop> {
     let filter = Filter::read::<Run>(flags.scoped.list.filter.as_deref())?;
     let state = filter.value::<Run>("state");
-    let stage = match state {
+    let listed = match state {
         None => None,
         Some(word) if OUTCOMES.contains(&word) => Some(Stage::Ended),
         Some(word) => Some(Stage::from_word(word).ok_or_else(|| not_a_state(word))?),
     };
-    let owner = filter.value::<Run>("owner");
-    let owner = owner.map(|text| Label::read("owner", text)).transpose()?;
+    let owner = names::label("owner", filter.value::<Run>("owner"))?;
     let (namespace, place) = names::listed(session, &flags.scoped)?;
     let wanted = ListRuns {
         namespace,
         owner,
-        state: stage.map(|stage| Words::from([stage])),
+        state: listed.map(|stage| Words::from([stage])),
     };
     let client = session.client().await?;
     let now = session.now.clone();

@@ -7,7 +7,6 @@ use bursar_client::api::cluster::{
     Budget, BudgetStatus, CapSpec, Envelope, EnvelopeSpec, LendingSpec, ListBudgets, MeterStatus,
     RotateRequest,
 };
-use bursar_client::api::query::Parameter as _;
 use bursar_client::client::Mode;
 use bursar_engine::cluster::budget::spec::{OnExhaustion, Sharing};
 use bursar_engine::words;
@@ -180,8 +179,7 @@ fn nearness(used: u64, limit: Option<u64>) -> Option<Meaning> {
 async fn list(session: &mut Session, flags: &ScopedFlags) -> Result<(), Stop> {
     let filter = Filter::read::<Row>(flags.list.filter.as_deref())?;
     let (namespace, place) = names::listed(session, flags)?;
-    let owner = filter.value::<Row>("owner");
-    let owner = owner.map(|text| Label::read("owner", text)).transpose()?;
+    let owner = names::label("owner", filter.value::<Row>("owner"))?;
     let wanted = ListBudgets { namespace, owner };
     let client = session.client().await?;
     let fetch = async || client.envelopes(&wanted).await.map(rows);

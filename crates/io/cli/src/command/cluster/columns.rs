@@ -2,7 +2,8 @@
 
 use bursar_client::api::cluster::{GpuLease, LeasePayer, Run, RunClaim, RunStatus};
 use bursar_engine::cluster::budget::Class;
-use bursar_engine::cluster::{Outcome, Stage};
+use bursar_engine::cluster::explain::WaitReason;
+use bursar_engine::cluster::{Outcome, Reason, Stage};
 use bursar_engine::words;
 use bursar_units::ObjectName;
 
@@ -70,8 +71,8 @@ impl Listed for Run {
             }),
             Column::of_text("REASON", Shown::Wide, |row, _| {
                 of_status(row, |status| {
-                    let wait = status.reason.map(|reason| reason.word());
-                    let end = status.ended_by.map(|reason| reason.word());
+                    let wait = status.reason.map(WaitReason::word);
+                    let end = status.ended_by.map(Reason::word);
                     wait.or(end).unwrap_or_default().to_owned()
                 })
             }),

@@ -4,7 +4,7 @@ use bursar_client::api::Since;
 use bursar_client::api::cluster::{GpuLease, ListLeases};
 use bursar_client::api::query::Parameter as _;
 use bursar_engine::words;
-use bursar_units::{BookingId, Label, ObjectName};
+use bursar_units::{BookingId, ObjectName};
 
 use super::names;
 use crate::command::watch;
@@ -28,13 +28,15 @@ async fn list(session: &mut Session, flags: &LeaseFlags) -> Result<(), Stop> {
     let filter = Filter::read::<GpuLease>(flags.scoped.list.filter.as_deref())?;
     let (namespace, place) = names::listed(session, &flags.scoped)?;
     let value = |key| filter.value::<GpuLease>(key);
-    let owner = value("owner").map(|text| Label::read("owner", text));
-    let node = value("node").map(|text| ObjectName::read("node", text));
+    let node = match value("node") {
+        Some(text) => Some(ObjectName::read("node", text)?),
+        None => None,
+    };
     let wanted = ListLeases {
         namespace,
-        owner: owner.transpose()?,
+        owner: names::label("owner", value("owner"))?,
         run: value("run").map(str::to_owned),
-        node: node.transpose()?,
+        node,
         since: time(session, flags.since.as_deref())?,
     };
     let client = session.client().await?;

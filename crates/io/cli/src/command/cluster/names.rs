@@ -1,7 +1,8 @@
 //! Namespaces and names of the cluster's objects on the command line.
 
+use bursar_client::api::query::Parameter as _;
 use bursar_engine::{Kind, Reference};
-use bursar_units::{DEFAULT_NAMESPACE, ObjectName, ScopedName};
+use bursar_units::{DEFAULT_NAMESPACE, Label, ObjectName, ScopedName};
 
 use crate::failure::{Failure, Stop};
 use crate::grammar::{Scope, ScopedFlags};
@@ -31,6 +32,14 @@ pub(super) fn listed(
     let namespace = namespace(session, &flags.scope)?;
     let place = format!(" in namespace {namespace}");
     Ok((Some(namespace), place))
+}
+
+/// The label of a filter.
+pub(super) fn label(key: &str, text: Option<&str>) -> Result<Option<Label>, Stop> {
+    match text {
+        Some(text) => Ok(Some(Label::read(key, text)?)),
+        None => Ok(None),
+    }
 }
 
 /// A run: `NAME`, `NAMESPACE/NAME` or `run/…`.

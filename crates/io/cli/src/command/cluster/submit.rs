@@ -180,10 +180,10 @@ fn text(name: &ScopedName, answer: &RunAnswer, look: &Look) -> String {
 fn state(answer: &RunAnswer, is_dry: bool) -> String {
     let status = answer.run.status.as_deref();
     let stage = status.map(|status| status.state);
-    let waits = status
-        .and_then(|status| status.waits_for)
-        .map(|cause| format!("waiting for {}", cause.word()))
-        .unwrap_or_else(|| "waiting".to_owned());
+    let waits = status.and_then(|status| status.waits_for).map_or_else(
+        || "waiting".to_owned(),
+        |cause| format!("waiting for {}", cause.word()),
+    );
     match (answer.change, stage, is_dry) {
         (ChangeKind::Created, Some(Stage::Waiting), false) => format!("accepted, {waits}"),
         (ChangeKind::Created, Some(Stage::Waiting), true) => {

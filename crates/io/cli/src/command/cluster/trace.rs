@@ -46,9 +46,11 @@ fn body(problem: &Problem, object: &Object) -> String {
         color: false,
     };
     let table = table(COLUMNS, &first_of_each(&problem.trace), &look, false);
-    let mut text: String = table.lines().map(|line| format!("  {line}\n")).collect();
-    if let Some(note) = note(&problem.trace, object) {
-        text.push_str(&format!("  note: {note}\n"));
+    let lines = table.lines().map(str::to_owned);
+    let note = note(&problem.trace, object).map(|note| format!("note: {note}"));
+    let mut text = String::new();
+    for line in lines.chain(note) {
+        text.extend(["  ", &line, "\n"]);
     }
     text
 }
