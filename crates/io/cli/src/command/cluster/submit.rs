@@ -3,7 +3,7 @@
 use bursar_client::api::cluster::{PlaceSpec, PutRun, RunAnswer, RunSpec};
 use bursar_client::api::{ChangeKind, Explanation};
 use bursar_client::client::Mode;
-use bursar_client::object::{File, Object, read_files};
+use bursar_client::object::{File, Object, names_namespace, read_files};
 use bursar_engine::cluster::Stage;
 use bursar_engine::words;
 use bursar_units::{DEFAULT_NAMESPACE, Millis, ObjectName, ScopedName};
@@ -61,6 +61,7 @@ fn read(
     file: File,
 ) -> Result<(ScopedName, Object), Stop> {
     let file_name = file.name.clone();
+    let is_named = names_namespace(&file);
     let mut objects = match read_files(&[file]) {
         Ok(objects) => objects.into_iter(),
         Err(mistakes) if session.for_programs() => return Err(mistakes.to_problem().into()),
@@ -87,7 +88,12 @@ fn read(
             .hint(format!("`bursar apply -f {file_name}` takes every kind"))
             .into());
     };
-    let namespace = place(session, arguments, &file_name, namespace)?;
+    let namespace = if is_named {
+        check_namespace(arguments, &file_name, &namespace)?;
+        namespace
+    } else {
+        names::namespace(session, &arguments.scope)?
+    };
     let id = ScopedName::of(&namespace, &name);
     let object = Object::Run {
         resource_version,
@@ -98,22 +104,18 @@ fn read(
     Ok((id, object))
 }
 
-/// The namespace of a run from a file. A file without one reads as `default`.
-fn place(
-    session: &Session,
+/// Refuses a file whose namespace is not the one of the flag.
+fn check_namespace(
     arguments: &PlanArguments,
     file_name: &str,
-    written: ObjectName,
-) -> Result<ObjectName, Stop> {
-    if written.as_str() == DEFAULT_NAMESPACE {
-        return names::namespace(session, &arguments.scope);
-    }
+    written: &ObjectName,
+) -> Result<(), Stop> {
     match &arguments.scope.namespace {
-        Some(flag) if *flag != written => {
+        Some(flag) if flag != written => {
             let message = format!("{file_name} says namespace {written}, and `-n` says {flag}");
             Err(Failure::usage(message).into())
         }
-        _ => Ok(written),
+        _ => Ok(()),
     }
 }
 
