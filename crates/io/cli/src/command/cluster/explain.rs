@@ -131,3 +131,49 @@ fn ahead_words(ahead: u64) -> String {
         ahead => format!("{} runs wait before it", words::number(ahead)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use bursar_client::api::Explanation;
+    use bursar_units::Instant;
+
+    use super::text;
+    use crate::grammar::Question;
+    use crate::layout::Look;
+
+    const ANSWER: &str = r#"{
+        "object": {"kind": "Run", "namespace": "speech", "name": "asr-xl"},
+        "headline": "speech/asr-xl waits for room, not for budget",
+        "state": "waiting", "waitsFor": "room", "reason": "NoRoom",
+        "why": {"needed": 24, "free": 0, "ahead": 0, "holders": [
+            {"object": "run/rai/llm-7b", "owner": "org:ai:rai", "gpus": 32,
+             "statedEnd": "2026-11-17T09:00:00.000Z"},
+            {"object": "run/rai/eval-sweep", "owner": "org:ai:rai", "gpus": 16}]},
+        "who": [{"envelope": "speech/q4/h100", "gpus": 24, "class": "Owned",
+                 "heldGpuMs": 4147200000, "gpusFree": 24, "gpusLimit": 32}],
+        "changes": ["ask for fewer GPUs"], "record": 48101}"#;
+
+    #[test]
+    fn a_waiting_run_is_explained_with_its_holders_and_payers() {
+        let explanation: Explanation = serde_json::from_str(ANSWER).unwrap();
+        let look = Look {
+            now: Instant::from_ms(1_794_823_200_000),
+            zone: jiff::tz::TimeZone::UTC,
+            utf8: true,
+            color: false,
+        };
+        let expected = "speech/asr-xl waits for room, not for budget
+
+WHY     RUN             OWNER       GPUS  STATED END
+        rai/eval-sweep  org:ai:rai    16  -
+        rai/llm-7b      org:ai:rai    32  Tue 17 Nov 09:00
+WHO     speech/q4/h100 pays for all 24 (own, 24/32 free), holds ahead 1,152 GPU-hours
+SOONER  ask for fewer GPUs
+AHEAD   nobody waits before it\n";
+        assert_eq!(text(&explanation, None, &look), expected);
+        let who = text(&explanation, Some(Question::Who), &look);
+        assert_eq!(who.lines().count(), 3, "{who}");
+    }
+}

@@ -108,3 +108,25 @@ pub(in crate::command) fn reference(
         _ => Reference::Run(name),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use bursar_engine::Kind;
+
+    use super::kind_of;
+
+    #[test]
+    fn a_reference_without_a_kind_is_a_run() {
+        for (text, expected) in [
+            ("asr-xl", None),
+            ("speech/asr-xl", None),
+            ("run/asr-xl", Some(Kind::Run)),
+            ("runs/speech/asr-xl", Some(Kind::Run)),
+            ("booking/job-1", Some(Kind::Booking)),
+            ("bookin/job-1", None),
+            ("budgets/rai/q4", Some(Kind::Budget)),
+        ] {
+            assert_eq!(kind_of(text), expected, "{text}");
+        }
+    }
+}

@@ -132,3 +132,51 @@ fn meter_words(meter: &MeterId, dimension: Dimension, row: &Row, room: &str) -> 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use bursar_client::object::{File, Object, read_files};
+    use bursar_client::{Code, Problem};
+    use bursar_engine::cluster::budget::cover::Row;
+
+    use super::body;
+
+    fn run() -> Object {
+        let text = "apiVersion: bursar.dev/v1alpha1\nkind: Run\nmetadata: {name: fold-xl}\n\
+                    spec: {owner: 'org:bio', flavor: h100, totalGPUs: 40, podGPUs: 8}\n";
+        let file = File {
+            name: "fold-xl.yaml".to_owned(),
+            bytes: text.into(),
+        };
+        read_files(&[file]).unwrap().pop().unwrap()
+    }
+
+    fn row(envelope: &str, relation: &str, more: &str) -> Row {
+        let text = format!(
+            r#"{{"group":0,"envelope":"{envelope}","owner":"org:bio","relation":"{relation}",
+                "pool":"own","here":true,"gpus":0,{more}}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn a_refusal_shows_each_envelope_once_with_its_bound() {
+        let bound = r#""state":"open","room":32,"bound":{"meter":{"meter":"bio/q4/h100","dimension":"gpus"}}"#;
+        let own = row("bio/q4/h100", "own", bound);
+        let mut again = own.clone();
+        again.group = 1;
+        let mut problem = Problem::new(Code::NeverFits, "");
+        problem.trace = vec![own, again];
+        let expected = "  ENVELOPE     RELATION  PAYS AT MOST  BOUND BY
+  bio/q4/h100  own                 32  concurrency 32 (ConcurrencyCapExceeded)
+  note: org:bio has no family that pays for h100, and the run names no sponsor\n";
+        assert_eq!(body(&problem, &run()), expected);
+        problem.trace = vec![row("a/b/c", "sibling", r#""state":"sharing-off","room":0"#)];
+        assert!(
+            body(&problem, &run())
+                .contains("  a/b/c     sibling              0  it does not share\n")
+        );
+    }
+}
