@@ -55,6 +55,9 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<crate::api::cluster::run::RowSchema>)]
     pub trace: Vec<Row>,
+    /// Remark on the case, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// Time until the next try, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
@@ -181,6 +184,7 @@ impl Problem {
             limits: Vec::new(),
             holders: Vec::new(),
             trace: Vec::new(),
+            note: None,
             retry_after_ms: None,
             suggestion: None,
             resource_version: None,

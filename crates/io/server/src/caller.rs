@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_engine::token::Role;
 use bursar_journal::hash::Hash;
@@ -48,6 +49,9 @@ pub(crate) enum Owner<'a> {
     /// A tenant: of its bookings, their events and records, its limits, its counters under limits
     /// per tenant, and its name among holders.
     Tenant(&'a Label),
+    /// An owner of budgets and runs: of its budgets, envelopes, runs, leases and used time, their
+    /// events, and its name among holders.
+    Funded(&'a Label),
     /// All tenants: of nodes, and of limits for everything or for a class. Everybody sees their
     /// size and use; the names of holders belong to the tenants.
     Shared,
@@ -105,6 +109,7 @@ impl Caller {
         self.sees_all()
             || match owner {
                 Owner::Tenant(tenant) => self.tenants.contains(tenant),
+                Owner::Funded(owner) => self.owners.contains(owner),
                 Owner::Shared => true,
                 Owner::Server => false,
             }
@@ -112,6 +117,15 @@ impl Caller {
 
     pub(crate) fn sees_tenant(&self, tenant: &Label) -> bool {
         self.sees(Owner::Tenant(tenant))
+    }
+
+    pub(crate) fn sees_owner(&self, owner: &Label) -> bool {
+        self.sees(Owner::Funded(owner))
+    }
+
+    /// Checks whether the caller may submit and cancel runs of an owner.
+    pub(crate) fn may_act_as_owner(&self, owner: &Label) -> bool {
+        self.may_operate() || (self.roles.contains(&Role::Use) && self.owners.contains(owner))
     }
 
     /// Checks whether the caller may act as a tenant, and so see its fences and the stored bytes
@@ -161,6 +175,51 @@ impl Caller {
             },
         );
         Err(Problem::new(Code::NotAllowed, detail))
+    }
+
+    /// Requires the right to act as an owner.
+    pub(crate) fn require_owner(&self, owner: &Label) -> Result<(), Problem> {
+        if self.may_act_as_owner(owner) {
+            return Ok(());
+        }
+        let is_user = self.roles.contains(&Role::Use);
+        self.require(is_user, Role::Use, &format!("act as owner `{owner}`"))?;
+        let detail = format!(
+            "`{}` may act as {}, not as owner `{owner}`",
+            self.name,
+            self.own_words()
+        );
+        Err(Problem::new(Code::NotAllowed, detail))
+    }
+
+    /// The owner of a run: the stated one, or the only one of the caller. `path` is that of the field.
+    pub(crate) fn owner_of_run(&self, stated: Option<Label>, path: &str) -> Result<Label, Problem> {
+        let mut own = self.owners.iter();
+        let owner = match (stated, own.next(), own.next()) {
+            (Some(stated), ..) => stated,
+            (None, Some(only), None) => only.clone(),
+            (None, ..) => {
+                let may = self.roles.contains(&Role::Use) || self.may_operate();
+                self.require(may, Role::Use, "submit runs")?;
+                let message = format!(
+                    "is missing; `{}` may act as {}",
+                    self.name,
+                    self.own_words()
+                );
+                return Err(Problem::invalid(vec![FieldError::new(path, message)]));
+            }
+        };
+        self.require_owner(&owner)?;
+        Ok(owner)
+    }
+
+    fn own_words(&self) -> String {
+        let own: Vec<&str> = self.owners.iter().map(Label::as_str).collect();
+        match own.as_slice() {
+            [] if self.may_operate() => "any owner".to_owned(),
+            [] => "no owner".to_owned(),
+            own => own.join(", "),
+        }
     }
 
     fn require(&self, is_allowed: bool, role: Role, action: &str) -> Result<(), Problem> {

@@ -36,6 +36,6 @@ pub fn fuzz_target(bytes: &[u8]) {
     }
     drop(read_values(bytes));
     let text = String::from_utf8_lossy(bytes);
-    drop(StreamFilter::parse(Some(&text), None));
+    drop(StreamFilter::parse(Some(&text), None, None));
     let _position = Position::parse(&text);
 }

@@ -24,7 +24,7 @@ use bursar_client::{Code, Problem, nearest};
 
 use crate::auth::CallerSource;
 use crate::service::Service;
-use crate::{booking, market, spine};
+use crate::{booking, cluster, market, spine};
 
 pub(crate) use health::METRICS_TYPE;
 #[cfg(feature = "schema")]
@@ -105,6 +105,7 @@ pub fn router(service: Arc<Service>, callers: CallerSource) -> Router {
 fn routes() -> impl Iterator<Item = &'static Route> {
     booking::routes::routes()
         .chain(market::routes::ROUTES)
+        .chain(cluster::routes::ROUTES)
         .chain(spine::routes::routes())
         .chain(stream::ROUTES)
         .chain(health::ROUTES)

@@ -1,6 +1,12 @@
 //! Names of log events: `area.what-happened`.
 
 pub(crate) const ACCEPT_FAILED: &str = "accept.failed";
+/// A cover of a submission had no room in an aggregate cap.
+pub(crate) const BUDGET_CAP_BREACHED: &str = "budget.cap-breached";
+/// No envelopes pay now for a run that was submitted.
+pub(crate) const BUDGET_COVER_FAILED: &str = "budget.cover-failed";
+/// A run named a sponsor that does not lend to its owner.
+pub(crate) const BUDGET_LENDING_DENIED: &str = "budget.lending-denied";
 pub(crate) const COPY_FAILED: &str = "copy.failed";
 pub(crate) const DESCRIPTORS_NOT_RAISED: &str = "descriptors.not-raised";
 /// An execution that was not running in the ledger was adopted.

@@ -20,6 +20,7 @@ pub use crate::booking::metrics::CLASS_LABELS_MAX;
 pub use crate::market::metrics as market;
 
 use crate::booking::metrics as booking;
+use crate::cluster::metrics as cluster;
 use crate::runner::Counts;
 use crate::spine::metrics as spine;
 
@@ -40,6 +41,7 @@ struct Counters {
     poisoned: Counter,
     invariants_broken: Counter,
     executions: booking::Ended,
+    lending_denied: cluster::Denied,
     runner: Arc<Counts>,
 }
 
@@ -96,6 +98,7 @@ impl Default for Metrics {
             invariants_broken.clone(),
         );
         let executions = booking::Ended::new(&mut registry);
+        let lending_denied = cluster::Denied::new(&mut registry);
         Self(Arc::new(Counters {
             registry,
             requests,
@@ -106,6 +109,7 @@ impl Default for Metrics {
             poisoned,
             invariants_broken,
             executions,
+            lending_denied,
             runner: Arc::default(),
         }))
     }
@@ -149,6 +153,11 @@ impl Metrics {
         self.0.invariants_broken.inc();
     }
 
+    /// Counts a loan that an envelope denied to a borrower.
+    pub(crate) fn lending_denied(&self, envelope: &str, borrower: &str) {
+        self.0.lending_denied.count(envelope, borrower);
+    }
+
     /// Counters of the runner.
     pub fn runner(&self) -> Arc<Counts> {
         Arc::clone(&self.0.runner)
@@ -168,6 +177,7 @@ impl Metrics {
         encode_registry(&mut text, &self.0.registry)?;
         let mut registry = Registry::default();
         booking::register(&mut registry, state, now, &self.0.runner);
+        cluster::register(&mut registry, state, now);
         spine::register(&mut registry, state, lanes);
         if let Some(view) = node {
             market::register(&mut registry, view);

@@ -118,6 +118,7 @@ pub struct Service {
     pub(crate) replay: Arc<Semaphore>,
     pub(crate) executing: Option<crate::booking::executions::ExecutorSettings>,
     pub(crate) market: Option<Arc<Agent>>,
+    pub(crate) rotations: crate::cluster::Rotations,
     pub(crate) stopping: watch::Sender<bool>,
 }
 
@@ -142,6 +143,7 @@ impl Service {
             replay: Arc::new(Semaphore::new(1)),
             executing: None,
             market: None,
+            rotations: crate::cluster::Rotations::default(),
             stopping: watch::Sender::new(false),
         }
     }

@@ -1,12 +1,15 @@
 //! The state of the cluster.
 
 mod fold;
+mod paid;
 mod reads;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use bursar_budget::{Accounts, MeterId, RunUid, Terms, Work};
 use bursar_units::{Instant, Millis, ScopedName};
+use serde::{Deserialize, Serialize};
 
 use crate::nodes::Nodes;
 use crate::queue::Queue;
@@ -34,8 +37,8 @@ pub struct Clusters {
     /// The newest run of each name.
     pub(crate) names: BTreeMap<ScopedName, RunUid>,
     pub(crate) queue: Queue,
-    /// Remembered runs, and their order of end.
-    pub(crate) ended: BTreeMap<RunUid, Ended>,
+    /// Remembered runs, and their order of end. They are shared with sketches of the state.
+    pub(crate) ended: BTreeMap<RunUid, Arc<Ended>>,
     pub(crate) ends: VecDeque<RunUid>,
     /// Starts that must be reported in time.
     pub(crate) starts: BTreeSet<(Instant, u64)>,
@@ -86,7 +89,7 @@ pub(crate) struct Held {
     /// Pods with live leases, by number.
     pub(crate) pods: BTreeMap<u64, Pod>,
     /// Pods whose leases have closed, by number.
-    pub(crate) closed: BTreeMap<u64, Pod>,
+    pub(crate) closed: BTreeMap<u64, Closed>,
     /// Instant at which its start is given up; `None` once it runs or is being stopped.
     pub(crate) start_by: Option<Instant>,
     pub(crate) running: Option<Instant>,
@@ -99,9 +102,23 @@ pub(crate) struct Held {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ending {
     pub(crate) reason: Reason,
+    /// Instant at which the stop began.
+    pub(crate) since: Instant,
     pub(crate) deadline: Instant,
     /// Exit code of the first process that failed.
     pub(crate) code: Option<i32>,
+}
+
+/// A pod whose leases have closed.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Closed {
+    /// The pod with its GPUs.
+    pub pod: Pod,
+    /// Instant at which they closed.
+    pub at: Instant,
+    /// Cause.
+    pub reason: Reason,
 }
 
 /// An ended run.
@@ -114,7 +131,7 @@ pub(crate) struct Ended {
     pub(crate) record: u64,
     pub(crate) first: u64,
     pub(crate) running: Option<Instant>,
-    pub(crate) pods: Vec<Pod>,
+    pub(crate) pods: Vec<Closed>,
     pub(crate) end: End,
 }
 
@@ -171,6 +188,15 @@ impl Live {
             Some(held) if held.running.is_some() => Stage::Running,
             Some(_) => Stage::Starting,
         }
+    }
+
+    /// Instant at which its present stage began.
+    pub(crate) fn since(&self) -> Instant {
+        let Some(held) = &self.held else {
+            return self.submitted;
+        };
+        let ending = held.ending.map(|ending| ending.since);
+        ending.or(held.running).unwrap_or(held.opened)
     }
 }
 

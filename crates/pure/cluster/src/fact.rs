@@ -1,12 +1,10 @@
 //! The state as lines of a snapshot, and back (L12).
 
-use std::collections::BTreeMap;
-
 use bursar_budget::{RunUid, accounts};
 use bursar_units::{Instant, is_default, whole};
 use serde::{Deserialize, Serialize};
 
-use crate::clusters::{Clusters, Ended, Ending, Held, Live};
+use crate::clusters::{Closed, Clusters, Ended, Ending, Held, Live};
 use crate::shown::End;
 use crate::{Outcome, Pod, Policy, Reason, Run};
 
@@ -74,7 +72,7 @@ pub enum Fact {
         running: Option<Instant>,
         /// The pods that it had.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        pods: Vec<Pod>,
+        pods: Vec<Closed>,
         /// Instant of its end.
         ended: Instant,
         /// Outcome.
@@ -102,16 +100,25 @@ pub struct HeldFact {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pods: Vec<Pod>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    closed: Vec<Pod>,
+    closed: Vec<Closed>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     start_by: Option<Instant>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     running: Option<Instant>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    ending: Option<(Reason, Instant)>,
+    ending: Option<EndingFact>,
+    edited: Instant,
+}
+
+/// A stop of a run.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EndingFact {
+    reason: Reason,
+    since: Instant,
+    deadline: Instant,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     code: Option<i32>,
-    edited: Instant,
 }
 
 impl Clusters {
@@ -216,8 +223,12 @@ fn live_fact(number: u64, live: &Live) -> Fact {
         closed: held.closed.values().cloned().collect(),
         start_by: held.start_by,
         running: held.running,
-        ending: held.ending.map(|ending| (ending.reason, ending.deadline)),
-        code: held.ending.and_then(|ending| ending.code),
+        ending: held.ending.map(|ending| EndingFact {
+            reason: ending.reason,
+            since: ending.since,
+            deadline: ending.deadline,
+            code: ending.code,
+        }),
         edited: held.edited,
     });
     Fact::LiveRun {
@@ -231,22 +242,22 @@ fn live_fact(number: u64, live: &Live) -> Fact {
 }
 
 fn held_of(fact: HeldFact) -> Held {
-    let by_number = |pods: Vec<Pod>| -> BTreeMap<u64, Pod> {
-        pods.into_iter().map(|pod| (pod.pod, pod)).collect()
-    };
-    let code = fact.code;
+    let live = fact.pods.into_iter().map(|pod| (pod.pod, pod));
+    let closed = fact.closed.into_iter();
+    let closed = closed.map(|closed| (closed.pod.pod, closed));
     Held {
         opened: fact.opened,
         record: fact.record,
         first: fact.first,
-        pods: by_number(fact.pods),
-        closed: by_number(fact.closed),
+        pods: live.collect(),
+        closed: closed.collect(),
         start_by: fact.start_by,
         running: fact.running,
-        ending: fact.ending.map(|(reason, deadline)| Ending {
-            reason,
-            deadline,
-            code,
+        ending: fact.ending.map(|ending| Ending {
+            reason: ending.reason,
+            since: ending.since,
+            deadline: ending.deadline,
+            code: ending.code,
         }),
         edited: fact.edited,
     }

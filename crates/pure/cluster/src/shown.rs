@@ -1,6 +1,6 @@
 //! A run in a reply, as the command left it, and replies.
 
-use bursar_budget::{Claim, RunUid, Take, Unfunded};
+use bursar_budget::{Claim, Class, EnvelopeId, RunUid, Take, Unfunded};
 use bursar_units::{Instant, Millis, vocabulary};
 
 use crate::{Outcome, Pod, Reason, Run};
@@ -30,6 +30,8 @@ pub struct Shown {
     pub run: Run,
     /// Stage.
     pub stage: Stage,
+    /// Instant at which the stage began.
+    pub since: Instant,
     /// Instant of the submission.
     pub submitted: Instant,
     /// Incarnation, from 0.
@@ -115,11 +117,36 @@ pub struct Lease {
     pub pod: Pod,
     /// Instant at which it opened.
     pub opened: Instant,
-    /// Whether it is live.
-    pub is_live: bool,
+    /// Instant and cause of its close; `None` while it is live.
+    pub closed: Option<(Instant, Reason)>,
+}
+
+/// Who pays for the GPUs of a pod.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PaidPod {
+    /// Number of the pod.
+    pub pod: u64,
+    /// Payers in the order in which their claims are laid over its GPUs; nobody last.
+    pub payers: Vec<Payer>,
+}
+
+/// A payer of GPUs.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Payer {
+    /// The envelope; `None` for GPUs that nobody pays.
+    pub envelope: Option<EnvelopeId>,
+    /// Class of the time.
+    pub class: Class,
+    /// GPUs that it pays for now; 0 for a run that has ended.
+    pub gpus: u64,
 }
 
 impl Lease {
+    /// Whether it is live.
+    pub fn is_live(&self) -> bool {
+        self.closed.is_none()
+    }
+
     /// Identity of the first lease of the pod.
     pub fn id(&self) -> String {
         format!("lease-{}.{}", self.record, self.first)

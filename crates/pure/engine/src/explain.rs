@@ -7,6 +7,7 @@
 mod effect;
 mod refused;
 mod refused_cluster;
+pub mod run;
 mod saga;
 
 use bursar_booking::book::CounterView;
@@ -24,6 +25,7 @@ use crate::{State, words};
 pub use bursar_plane::WaitsFor;
 pub use effect::{Changed, Effect, FieldChange, Mood, Previous, change_effect, limit_texts};
 pub use refused::{Refused, refused};
+pub use refused_cluster::submitted;
 pub use saga::{Saga, Step, StepState, saga};
 
 /// Most holders that are named; the others are counted (S1).

@@ -12,6 +12,7 @@ use super::booking::batch::OperationKind;
 use super::booking::{
     BookingRequest, CancelRequest, NoteRequest, Outcome, Priority, ReleaseRequest, RenewRequest,
 };
+use super::cluster::RotateRequest;
 use super::execution::{ExecutionRequest, argument};
 use super::fields::Fields;
 use super::instant;
@@ -151,6 +152,7 @@ bodies! {
     RenewRequest = Shape::Map(RenewRequest::FIELDS), mistakes;
     ReleaseRequest = Shape::Ruled(&Shape::Map(ReleaseRequest::FIELDS), release_rule), mistakes;
     CancelRequest = Shape::Map(&[]);
+    RotateRequest = Shape::Map(RotateRequest::FIELDS);
     NoteRequest = Shape::Map(NoteRequest::FIELDS), mistakes;
     TokenRequest = Shape::Ruled(&Shape::Map(TokenRequest::FIELDS), token_rule), mistakes;
     ExecutionRequest = Shape::Map(ExecutionRequest::FIELDS), mistakes;

@@ -1,6 +1,6 @@
 //! Events of the stream.
 
-use bursar_units::{Instant, Label};
+use bursar_units::{Instant, Label, ObjectName};
 use serde::{Deserialize, Serialize};
 
 use super::instant;
@@ -32,10 +32,12 @@ pub struct StreamEvent {
 query! {
     /// Filter of the stream; absent parameters select all.
     pub struct StreamEvents {
-        /// `booking`, `limit`, `node`, `pod`, `booking.granted` and so on, with commas.
+        /// `booking`, `limit`, `node`, `pod`, `run`, `lease`, `booking.granted` and so on, with commas.
         kinds "kinds": String;
         /// Tenant.
         tenant "tenant": Label;
+        /// Namespace of runs and budgets.
+        ns "ns": ObjectName;
         /// Send events after this record; by default only new ones.
         from "from": u64;
     }

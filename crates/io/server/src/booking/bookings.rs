@@ -119,13 +119,14 @@ impl Service {
     ) -> Result<Answer<Booking>, Problem> {
         let read = || self.find_booking(caller, id, query.fence);
         let is_done = |answer: &Answer<Booking>| answer.body.state != BookingState::Queued;
-        self.wait_until(id, query.wait, read, is_done).await
+        let object = Reference::Booking(id.clone());
+        self.wait_until(&object, query.wait, read, is_done).await
     }
 
-    /// Calls `read` after each change of a booking until `is_done` or the wait is over.
+    /// Calls `read` after each change of an object until `is_done` or the wait is over.
     pub(crate) async fn wait_until<T>(
         &self,
-        id: &BookingId,
+        object: &Reference,
         wait: Option<Wait>,
         read: impl Fn() -> Result<T, Problem>,
         mut is_done: impl FnMut(&T) -> bool,
@@ -133,8 +134,7 @@ impl Service {
         let deadline = wait.map(|wait| tokio::time::Instant::now() + wait.0);
         loop {
             // Subscribe before the read, so that no change is missed between read and wait.
-            let changed =
-                deadline.map(|_| self.ledger.view().changed(Reference::Booking(id.clone())));
+            let changed = deadline.map(|_| self.ledger.view().changed(object.clone()));
             let answer = read()?;
             let (Some(deadline), Some(changed)) = (deadline, changed) else {
                 return Ok(answer);

@@ -19,7 +19,7 @@ use bursar_engine::booking::execution::{
     GRACE_DEFAULT, MAX_TIME_DEFAULT, Order, START_TIMEOUT_DEFAULT,
 };
 use bursar_engine::booking::{Command as BookingCommand, Request, Standing, Submission};
-use bursar_engine::{Command, Refusal, State};
+use bursar_engine::{Command, Reference, Refusal, State};
 use bursar_journal::hash::Hash;
 use bursar_node::executor::{Executor, User, Work};
 use bursar_units::causes::chain;
@@ -103,7 +103,8 @@ impl Service {
             state == ExecutionState::Ended || *first.get_or_insert(state) != state
         };
         let read = || self.find_execution(caller, id);
-        self.wait_until(id, wait, read, is_done).await
+        let object = Reference::Booking(id.clone());
+        self.wait_until(&object, wait, read, is_done).await
     }
 
     pub(crate) async fn cancel_execution(

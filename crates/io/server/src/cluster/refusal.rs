@@ -2,8 +2,14 @@
 
 use bursar_client::problem::{FieldError, Range};
 use bursar_client::{Code, Problem, nearest};
-use bursar_engine::State;
 use bursar_engine::cluster::Refusal;
+use bursar_engine::explain::run::alone;
+use bursar_engine::explain::submitted;
+use bursar_engine::{Command, State};
+
+use super::answers::View;
+use super::sight;
+use crate::caller::Caller;
 
 pub(crate) const fn code(refusal: &Refusal) -> Code {
     match refusal {
@@ -20,11 +26,17 @@ pub(crate) const fn code(refusal: &Refusal) -> Code {
     }
 }
 
-pub(crate) fn add_facts(problem: &mut Problem, state: &State, refusal: &Refusal) {
+pub(crate) fn add_facts(
+    problem: &mut Problem,
+    state: &State,
+    caller: &Caller,
+    command: &Command,
+    refusal: &Refusal,
+) {
     match refusal {
         Refusal::BudgetMistakes { mistakes } => {
             let errors = mistakes.iter().map(|(id, mistake)| {
-                let path = format!("{id}: {}", mistake.path);
+                let path = format!("budget/{id}: {}", mistake.path);
                 FieldError::new(path, mistake.wrong.to_string())
             });
             problem.errors = errors.collect();
@@ -50,19 +62,24 @@ pub(crate) fn add_facts(problem: &mut Problem, state: &State, refusal: &Refusal)
             });
         }
         Refusal::NoSuchBudget { budget } => {
-            let budgets = state.clusters.accounts().budgets().map(|known| known.id());
-            let names: Vec<String> = budgets.map(|id| id.to_string()).collect();
-            problem.suggestion = near(budget.as_str(), &names);
+            let names = sight::budgets(state, caller).map(|known| known.id().to_string());
+            problem.suggestion = near(budget.as_str(), &names.collect::<Vec<_>>());
         }
         Refusal::NoSuchRun { run } => {
-            let names = state
-                .clusters
-                .runs()
-                .map(|known| known.run.id().to_string());
+            let names = sight::runs(state, caller).map(|known| known.run.id().to_string());
             problem.suggestion = near(run.as_str(), &names.collect::<Vec<_>>());
         }
-        Refusal::NeverCovered { .. }
-        | Refusal::NeverPlaced { .. }
+        Refusal::NeverCovered { run, trace } => {
+            let view = View {
+                state,
+                now: state.spine.time,
+                caller,
+            };
+            problem.trace = view.trace(&trace.rows);
+            let run = submitted(command, run);
+            problem.note = run.and_then(|run| alone(&state.clusters, run));
+        }
+        Refusal::NeverPlaced { .. }
         | Refusal::NoSuchEnvelope { .. }
         | Refusal::NotLive { .. }
         | Refusal::NodeInUse { .. } => {}

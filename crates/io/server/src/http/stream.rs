@@ -35,7 +35,7 @@ async fn stream_events(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
     let last = reading.header::<Position>("Last-Event-ID");
     let query: StreamEvents = reading.query();
-    let filter = StreamFilter::parse(query.kinds.as_deref(), query.tenant);
+    let filter = StreamFilter::parse(query.kinds.as_deref(), query.tenant, query.ns);
     let filter = reading.take(filter);
     let from = query.from.map(|record| Position {
         record,

@@ -11,14 +11,14 @@ use bursar_client::api::StreamEvent;
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem, nearest};
 use bursar_engine::codec::decode_events;
-use bursar_engine::dated;
 use bursar_engine::event::stream_kinds;
 use bursar_engine::summary::{Data, Notice, notices};
+use bursar_engine::{Event, dated};
 use bursar_ledger::store::Reader;
 use bursar_ledger::view::Published;
 use bursar_ledger::writer::Fact;
 use bursar_node::market::Resize;
-use bursar_units::{Instant, Label};
+use bursar_units::{Instant, Label, ObjectName};
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::Receiver;
@@ -27,7 +27,7 @@ use tokio::sync::broadcast::error::RecvError;
 use super::sight::{event_tenant, sees_event};
 use super::{STREAMS_MAX, Service, unreadable};
 use crate::caller::{Caller, Owner};
-use crate::{market, spine};
+use crate::{cluster, market, spine};
 
 const HISTORY_CHUNK: usize = 256;
 /// Number of past records that an anonymous caller may read, enough for a page that was left open.
@@ -46,6 +46,8 @@ pub(crate) struct StreamFilter {
     /// Kinds (`booking`) or names (`booking.granted`); empty means all.
     pub(crate) kinds: Vec<String>,
     pub(crate) tenant: Option<Label>,
+    /// Namespace of runs and budgets.
+    pub(crate) namespace: Option<ObjectName>,
 }
 
 #[derive(Clone, Debug)]
@@ -97,7 +99,11 @@ impl Position {
 
 impl StreamFilter {
     /// Parses a filter. Unknown kinds are refused, because a typo would give a silent stream.
-    pub(crate) fn parse(kinds: Option<&str>, tenant: Option<Label>) -> Result<Self, Problem> {
+    pub(crate) fn parse(
+        kinds: Option<&str>,
+        tenant: Option<Label>,
+        namespace: Option<ObjectName>,
+    ) -> Result<Self, Problem> {
         let kinds: Vec<String> = kinds
             .into_iter()
             .flat_map(|kinds| kinds.split(','))
@@ -105,7 +111,11 @@ impl StreamFilter {
             .collect();
         let errors: Vec<_> = kinds.iter().filter_map(|kind| wrong_kind(kind)).collect();
         if errors.is_empty() {
-            Ok(Self { kinds, tenant })
+            Ok(Self {
+                kinds,
+                tenant,
+                namespace,
+            })
         } else {
             Err(Problem::invalid(errors))
         }
@@ -121,9 +131,21 @@ impl StreamFilter {
         self.names(name) && (self.tenant.is_none() || self.tenant == tenant())
     }
 
-    /// Changed CPU limits belong to no tenant, so a filter by tenant excludes them.
+    /// Only runs and budgets have a namespace.
+    fn wants_namespace(&self, event: &Event) -> bool {
+        self.namespace.as_ref().is_none_or(|wanted| {
+            let namespace = match event {
+                Event::Cluster(event) => cluster::sight::event_namespace(event),
+                _ => None,
+            };
+            namespace.is_some_and(|namespace| namespace == wanted.as_str())
+        })
+    }
+
+    /// Changed CPU limits belong to no tenant and no namespace, so such a filter excludes them.
     fn wants_resizes(&self, caller: &Caller) -> bool {
-        self.names(market::stream::RESIZED) && self.tenant.is_none() && caller.sees(Owner::Server)
+        let is_open = self.tenant.is_none() && self.namespace.is_none();
+        self.names(market::stream::RESIZED) && is_open && caller.sees(Owner::Server)
     }
 }
 
@@ -275,7 +297,8 @@ impl Stream {
             let is_new = self.known <= index;
             let known = || event_tenant(&state, at, event);
             let tenant = || notice.tenant.clone().or_else(known);
-            let is_wanted = is_new && self.filter.wants(name, tenant);
+            let is_wanted =
+                is_new && self.filter.wants(name, tenant) && self.filter.wants_namespace(event);
             if is_wanted && sees_event(&state, &self.caller, at, event) {
                 self.ready.push_back(item(seq, index, at, name, notice));
             }

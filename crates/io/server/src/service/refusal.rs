@@ -43,7 +43,9 @@ pub(crate) fn of_refusal(
             booking::refusal::add_facts(&mut problem, state, command, refusal);
         }
         Refusal::Market(_) => {}
-        Refusal::Cluster(refusal) => cluster::refusal::add_facts(&mut problem, state, refusal),
+        Refusal::Cluster(refusal) => {
+            cluster::refusal::add_facts(&mut problem, state, caller, command, refusal);
+        }
         Refusal::Spine(refusal) => spine::refusal::add_facts(&mut problem, state, refusal),
     }
     problem

@@ -9,6 +9,7 @@ use bursar_engine::{Command, Event, State, dated, spine};
 use bursar_units::{BookingId, Instant, Label, ObjectName};
 
 use crate::caller::{Caller, Owner};
+use crate::cluster;
 
 /// Returns a limit, if the caller may see it.
 pub(crate) fn limit<'a>(
@@ -56,9 +57,13 @@ pub(crate) fn sees_counter(
     }
 }
 
-/// Checks whether a caller sees an event. Events of a booking belong to its tenant, all others to
-/// the server.
+/// Checks whether a caller sees an event. Events of a booking belong to its tenant, those of a run or
+/// a budget to its owner, all others to the server.
 pub(crate) fn sees_event(state: &State, caller: &Caller, at: Instant, event: &Event) -> bool {
+    if let Event::Cluster(event) = event {
+        let owner = cluster::sight::event_owner(state, event);
+        return caller.sees(owner.as_ref().map_or(Owner::Server, Owner::Funded));
+    }
     let tenant = event_tenant(state, at, event);
     caller.sees(tenant.as_ref().map_or(Owner::Server, Owner::Tenant))
 }

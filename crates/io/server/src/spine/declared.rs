@@ -1,11 +1,12 @@
-//! Reads and changes of declared objects: limits and nodes.
+//! Changes of all declared objects, and reads of limits and nodes.
 
 mod changing;
+mod differing;
 mod reading;
 
 use bursar_client::api::ListAnswer;
 
-pub(crate) use changing::{ObjectChange, WriteOptions};
+pub(crate) use changing::{ObjectChange, Prepared, WriteOptions, set_run};
 
 /// Takes one page of items that are sorted by name.
 pub(crate) fn page<T>(

@@ -61,8 +61,8 @@ pub enum Broken {
 impl Accounts {
     /// Checks the invariants; `now` is the time of the last event.
     pub fn check(&self, now: Instant) -> Result<(), Broken> {
+        self.check_widths()?;
         for (id, number) in &self.meter_index {
-            self.check_width(id, *number)?;
             self.check_limits(id, *number, now)?;
         }
         let is_empty = self.claims.values().any(|claim| claim.gpus == 0)
@@ -73,32 +73,30 @@ impl Accounts {
         self.check_usage(now)
     }
 
-    fn check_width(&self, id: &MeterId, number: usize) -> Result<(), Broken> {
-        let Some(meter) = self.meters.get(number) else {
-            return Ok(());
-        };
-        let mut claimed = (0_u64, 0_u64, 0_u64);
+    /// Widths of all meters, from one pass over the claims.
+    fn check_widths(&self) -> Result<(), Broken> {
+        let mut claimed = vec![(0_u64, 0_u64, 0_u64); self.meters.len()];
         for claim in self.claims.values() {
-            if !self
-                .charged(claim.envelope, claim.pool)
-                .any(|m| m == number)
-            {
-                continue;
-            }
-            match claim.promise {
-                Promise::Until(_) => claimed.0 += claim.gpus,
-                Promise::Overruns(_) => claimed.1 += claim.gpus,
-                Promise::Held { .. } => claimed.2 += claim.gpus,
+            for number in self.charged(claim.envelope, claim.pool) {
+                let Some(widths) = claimed.get_mut(number) else {
+                    continue;
+                };
+                match claim.promise {
+                    Promise::Until(_) => widths.0 += claim.gpus,
+                    Promise::Overruns(_) => widths.1 += claim.gpus,
+                    Promise::Held { .. } => widths.2 += claim.gpus,
+                }
             }
         }
-        if claimed == meter.widths() {
-            return Ok(());
+        let mut meters = self.meters.iter().zip(claimed);
+        match meters.find(|(meter, claimed)| meter.widths() != *claimed) {
+            None => Ok(()),
+            Some((meter, claimed)) => Err(Broken::Width {
+                meter: meter.id.clone(),
+                counted: meter.gpus(),
+                claimed: claimed.0 + claimed.1 + claimed.2,
+            }),
         }
-        Err(Broken::Width {
-            meter: id.clone(),
-            counted: meter.gpus(),
-            claimed: claimed.0 + claimed.1 + claimed.2,
-        })
     }
 
     fn check_limits(&self, id: &MeterId, number: usize, now: Instant) -> Result<(), Broken> {

@@ -2,6 +2,7 @@
 //! remembered. Both are rectangles, as in the meters; nothing is sampled.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bursar_units::{Instant, Label, whole};
 use serde::{Deserialize, Serialize};
@@ -117,8 +118,9 @@ impl Usage {
 
 type DebitKey = (Option<EnvelopeId>, Class, u64);
 
+/// Debits by run. Those of one run are shared with copies of the state.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Debits(BTreeMap<RunUid, BTreeMap<DebitKey, u128>>);
+pub(super) struct Debits(BTreeMap<RunUid, Arc<BTreeMap<DebitKey, u128>>>);
 
 impl Debits {
     pub(super) fn add(&mut self, run: &RunUid, key: DebitKey, gpu_ms: u128) {
@@ -126,14 +128,16 @@ impl Debits {
             return;
         }
         if let Some(debits) = self.0.get_mut(run) {
-            *debits.entry(key).or_default() += gpu_ms;
+            *Arc::make_mut(debits).entry(key).or_default() += gpu_ms;
         } else {
-            self.0.insert(run.clone(), BTreeMap::from([(key, gpu_ms)]));
+            let debits = Arc::new(BTreeMap::from([(key, gpu_ms)]));
+            self.0.insert(run.clone(), debits);
         }
     }
 
     pub(super) fn of(&self, run: &RunUid) -> BTreeMap<DebitKey, u128> {
-        self.0.get(run).cloned().unwrap_or_default()
+        let debits = self.0.get(run).map(AsRef::as_ref);
+        debits.cloned().unwrap_or_default()
     }
 
     pub(super) fn forget(&mut self, run: &RunUid) {

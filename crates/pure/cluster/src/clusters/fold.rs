@@ -1,10 +1,11 @@
 //! The fold: each event changes the state, and cannot fail. An impossible event changes nothing.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bursar_units::Instant;
 
-use super::{Clusters, Ended, Ending, Held, Live, REMEMBERED, REMEMBERED_MAX};
+use super::{Closed, Clusters, Ended, Ending, Held, Live, REMEMBERED, REMEMBERED_MAX};
 use crate::shown::End;
 use crate::{Event, Pod, Run, Who};
 
@@ -28,13 +29,7 @@ impl Clusters {
             Event::RunEdited { of, edit } => self.edit(at, of, *edit),
             Event::RunFunded { .. } | Event::RunDemoted { .. } => self.pay(at, event),
             Event::LeasesOpened { .. } => self.open(at, event),
-            Event::LeasesClosed {
-                of,
-                incarnation,
-                pods,
-                gpus,
-                ..
-            } => self.close(at, of, *incarnation, pods, *gpus),
+            Event::LeasesClosed { .. } => self.close(at, event),
             Event::RunEnding {
                 of,
                 reason,
@@ -44,6 +39,7 @@ impl Clusters {
             } => {
                 let ending = Ending {
                     reason: *reason,
+                    since: at,
                     deadline: *deadline,
                     code: *code,
                 };
@@ -242,7 +238,18 @@ impl Clusters {
         }
     }
 
-    fn close(&mut self, at: Instant, of: &Who, incarnation: u64, pods: &[u64], gpus: u64) {
+    fn close(&mut self, at: Instant, event: &Event) {
+        let Event::LeasesClosed {
+            of,
+            incarnation,
+            pods,
+            gpus,
+            reason,
+            ..
+        } = event
+        else {
+            return;
+        };
         let Some((_, live)) = self.find_mut(of) else {
             return;
         };
@@ -250,7 +257,7 @@ impl Clusters {
         let Some(held) = live
             .held
             .as_mut()
-            .filter(|_| work.incarnation == incarnation)
+            .filter(|_| work.incarnation == *incarnation)
         else {
             return;
         };
@@ -262,12 +269,17 @@ impl Clusters {
                 .collect()
         };
         for pod in &gone {
-            held.closed.insert(pod.pod, pod.clone());
+            let closed = Closed {
+                pod: pod.clone(),
+                at,
+                reason: *reason,
+            };
+            held.closed.insert(pod.pod, closed);
         }
         for pod in &gone {
             self.nodes.free(&pod.node, pod.ordinals());
         }
-        self.accounts.close(at, &work, gpus);
+        self.accounts.close(at, &work, *gpus);
     }
 
     /// Changes the GPUs of a run, and the deadlines that follow from them.
@@ -340,7 +352,7 @@ impl Clusters {
             self.names.insert(name, uid.clone());
         }
         self.ends.push_back(uid.clone());
-        self.ended.insert(uid, ended);
+        self.ended.insert(uid, Arc::new(ended));
     }
 
     /// Forgets runs that ended long ago, and the oldest above the maximum (L6).

@@ -3,7 +3,7 @@
 use bursar_budget::{Accounts, RunUid};
 use bursar_units::{Instant, Label, ObjectName, ScopedName};
 
-use super::{Clusters, Ended, Live};
+use super::{Closed, Clusters, Ended, Live};
 use crate::nodes::Nodes;
 use crate::shown::{Lease, Shown};
 use crate::{Pod, Policy, Stage};
@@ -72,15 +72,15 @@ impl Clusters {
 
     /// The leases of a run by pod, also of one that has ended.
     pub fn leases(&self, uid: &RunUid) -> Vec<Lease> {
-        let (record, first, opened, pods): (u64, u64, Instant, Vec<(&Pod, bool)>) =
+        let (record, first, opened, pods): (u64, u64, Instant, Vec<(&Pod, Option<&Closed>)>) =
             match (self.live_run(uid), self.ended.get(uid)) {
                 (Some((_, live)), _) => {
                     let Some(held) = &live.held else {
                         return Vec::new();
                     };
-                    let mut pods: Vec<(&Pod, bool)> =
-                        held.pods.values().map(|pod| (pod, true)).collect();
-                    pods.extend(held.closed.values().map(|pod| (pod, false)));
+                    let live = held.pods.values().map(|pod| (pod, None));
+                    let mut pods: Vec<_> =
+                        live.chain(held.closed.values().map(of_closed)).collect();
                     pods.sort_by_key(|(pod, _)| pod.pod);
                     (held.record, held.first, held.opened, pods)
                 }
@@ -88,19 +88,19 @@ impl Clusters {
                     let Some(opened) = ended.opened else {
                         return Vec::new();
                     };
-                    let pods = ended.pods.iter().map(|pod| (pod, false)).collect();
+                    let pods = ended.pods.iter().map(of_closed).collect();
                     (ended.record, ended.first, opened, pods)
                 }
                 (None, None) => return Vec::new(),
             };
         let mut number = first;
-        let leases = pods.into_iter().map(|(pod, is_live)| {
+        let leases = pods.into_iter().map(|(pod, closed)| {
             let lease = Lease {
                 record,
                 first: number,
                 pod: pod.clone(),
                 opened,
-                is_live,
+                closed: closed.map(|closed| (closed.at, closed.reason)),
             };
             number += pod.width();
             lease
@@ -133,6 +133,7 @@ impl Clusters {
             uid: live.uid.clone(),
             run: live.run.clone(),
             stage: live.stage(),
+            since: live.since(),
             submitted: live.submitted,
             incarnation: live.incarnation,
             started: held.map(|held| held.opened),
@@ -150,18 +151,24 @@ impl Clusters {
     }
 }
 
+/// A closed pod as a lease.
+fn of_closed(closed: &Closed) -> (&Pod, Option<&Closed>) {
+    (&closed.pod, Some(closed))
+}
+
 fn show_ended(uid: &RunUid, ended: &Ended) -> Shown {
     Shown {
         uid: uid.clone(),
         run: ended.run.clone(),
         stage: Stage::Ended,
+        since: ended.end.at,
         submitted: ended.submitted,
         incarnation: ended.incarnation,
         started: ended.opened,
         running: ended.running,
         ending: None,
         end: Some(ended.end.clone()),
-        pods: ended.pods.clone(),
+        pods: ended.pods.iter().map(|closed| closed.pod.clone()).collect(),
         claims: Vec::new(),
         unfunded: Vec::new(),
     }

@@ -33,7 +33,7 @@ pub fn refused(state: &State, command: &Command, refusal: &Refusal) -> Refused {
     match refusal {
         Refusal::Booking(refusal) => of_booking(state, command, refusal),
         Refusal::Market(refusal) => of_market(refusal),
-        Refusal::Cluster(refusal) => of_cluster(refusal),
+        Refusal::Cluster(refusal) => of_cluster(state, command, refusal),
         Refusal::Spine(refusal) => of_spine(refusal),
     }
 }

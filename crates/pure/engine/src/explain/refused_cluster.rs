@@ -1,17 +1,34 @@
 //! Texts of refusals by the cluster.
 
-use bursar_units::words::{count, number};
+use std::collections::BTreeSet;
+
+use bursar_units::words::number;
+use bursar_units::{Label, ScopedName};
 
 use super::refused::{Refused, plain};
-use crate::cluster::Refusal;
+use super::run::place_words;
+use crate::cluster::budget::cover::Trace;
+use crate::cluster::{Change as ClusterChange, Refusal, Run};
+use crate::{Change, Command, State, spine};
+
+/// The run of that name in a command that declares it.
+pub fn submitted<'a>(command: &'a Command, name: &ScopedName) -> Option<&'a Run> {
+    let Command::Spine(spine::Command::Change { changes, .. }) = command else {
+        return None;
+    };
+    changes.iter().find_map(|change| match change {
+        Change::Cluster(ClusterChange::SetRun(run)) if run.id() == *name => Some(run),
+        _ => None,
+    })
+}
 
 /// Text of a refusal by the cluster.
-pub(super) fn of_cluster(refusal: &Refusal) -> Refused {
+pub(super) fn of_cluster(state: &State, command: &Command, refusal: &Refusal) -> Refused {
     match refusal {
         Refusal::BudgetMistakes { mistakes } => {
             let texts = mistakes
                 .iter()
-                .map(|(id, mistake)| format!("{id}: {mistake}"));
+                .map(|(id, mistake)| format!("budget/{id}: {mistake}"));
             plain("nothing was changed", texts.collect::<Vec<_>>().join("; "))
         }
         Refusal::RunMistakes { run, mistakes } => {
@@ -23,21 +40,9 @@ pub(super) fn of_cluster(refusal: &Refusal) -> Refused {
             let detail = "this version does not support that value yet";
             plain(format!("{field} was not accepted"), detail)
         }
-        Refusal::NeverCovered { run, trace } => never_covered(run.as_str(), trace),
-        Refusal::NeverPlaced {
-            run,
-            flavor,
-            gpus,
-            pod_gpus,
-            declared,
-        } => {
-            let (gpus, pods) = (count(*gpus, "GPU"), number(*pod_gpus));
-            let declared = number(*declared);
-            let detail = format!(
-                "it needs {gpus} {flavor} in pods of {pods}, and all nodes at its location have {declared}"
-            );
-            plain(format!("run {run} can never start"), detail)
-                .with_changes(["ask for fewer GPUs or smaller pods", "add nodes"])
+        Refusal::NeverCovered { run, trace } => never_covered(run, submitted(command, run), trace),
+        Refusal::NeverPlaced { run, flavor, .. } => {
+            never_placed(state, submitted(command, run), flavor, refusal)
         }
         Refusal::IdReused { run, field } => {
             let detail = format!("a live run of that name has another {field}");
@@ -80,18 +85,76 @@ pub(super) fn of_cluster(refusal: &Refusal) -> Refused {
     }
 }
 
-fn never_covered(run: &str, trace: &crate::cluster::budget::cover::Trace) -> Refused {
-    let detail = match &trace.outcome {
-        Err(failure) => {
-            let (reason, found) = (failure.reason, number(failure.found));
-            let wanted = count(failure.wanted, "GPU");
-            format!("{reason}: of {wanted}, {found} find a payer even on empty meters")
-        }
-        Ok(_) => "no envelope can pay for it".to_owned(),
+fn never_covered(name: &ScopedName, run: Option<&Run>, trace: &Trace) -> Refused {
+    let headline = format!("{name} can never start");
+    let (wanted, found) = match &trace.outcome {
+        Err(failure) => (failure.wanted, failure.found),
+        Ok(_) => return plain(headline, "no envelope can pay for it"),
     };
-    plain(format!("run {run} can never be paid for"), detail).with_changes([
-        "ask for fewer GPUs",
-        "name a sponsor that lends to its owner",
-        "raise the envelopes",
-    ])
+    let flavor = run.map_or_else(|| "GPUs".to_owned(), |run| run.flavor.to_string());
+    let wanted = number(wanted);
+    if found == 0 {
+        let owner = run.map_or_else(|| "its owner".to_owned(), |run| run.owner.to_string());
+        let detail =
+            format!("it asks for {wanted} {flavor}, and no envelope may pay for {owner} there");
+        return plain(headline, detail).with_changes([
+            format!("declare an envelope of {flavor} for {owner} or its family"),
+            "name a sponsor that lends to it".to_owned(),
+        ]);
+    }
+    let most = number(found);
+    let detail = format!("it asks for {wanted} {flavor} at once and may be given at most {most}");
+    plain(headline, detail).with_changes([format!("ask for at most {most}")])
+}
+
+fn never_placed(state: &State, run: Option<&Run>, flavor: &Label, refusal: &Refusal) -> Refused {
+    let Refusal::NeverPlaced {
+        run: name,
+        gpus,
+        pod_gpus,
+        declared,
+        ..
+    } = refusal
+    else {
+        return plain("it can never start", "it fits no declared nodes");
+    };
+    let place = run.map_or_else(String::new, |run| place_words(&run.location));
+    let asks = format!("it asks for {} {flavor}{place}", number(*gpus));
+    let (detail, change) = match declared {
+        0 => {
+            let known = flavors(state);
+            let known = match known.is_empty() {
+                true => "no node declares GPUs with a flavor and a domain".to_owned(),
+                false => format!("no declared node there has it; there are {known}"),
+            };
+            (
+                format!("{asks}, and {known}"),
+                "correct its flavor or location".to_owned(),
+            )
+        }
+        declared if declared < gpus => {
+            let most = number(*declared);
+            let detail = format!("{asks}, and all declared nodes there have {most}");
+            (detail, format!("ask for at most {most}"))
+        }
+        declared => {
+            let (pods, all) = (number(*pod_gpus), number(*declared));
+            let detail = format!(
+                "{asks} in pods of {pods}; all declared nodes there have {all}, but not so in one domain"
+            );
+            (
+                detail,
+                "ask for fewer GPUs, smaller pods or groups that may spread".to_owned(),
+            )
+        }
+    };
+    plain(format!("{name} can never start"), detail).with_changes([change, "add nodes".to_owned()])
+}
+
+/// Flavors of the declared nodes on which runs are placed.
+fn flavors(state: &State) -> String {
+    let nodes = state.spine.inventory.iter();
+    let placed = nodes.filter(|node| node.missing_labels().next().is_none() && 0 < node.gpus);
+    let flavors: BTreeSet<&str> = placed.filter_map(|node| node.flavor()).collect();
+    flavors.into_iter().collect::<Vec<_>>().join(", ")
 }

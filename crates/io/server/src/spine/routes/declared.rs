@@ -143,7 +143,7 @@ async fn explain(call: Call) -> Handled {
 async fn put(call: Call, kind: ObjectKind) -> Handled {
     let mut reading = call.reading();
     let name = reading.part::<ObjectName>("name");
-    let options = options(&mut reading);
+    let options = WriteOptions::read(&mut reading);
     let object = reading.declared(Address {
         kind,
         namespace: None,
@@ -160,7 +160,7 @@ async fn put(call: Call, kind: ObjectKind) -> Handled {
 async fn drop_one(call: Call, change: fn(ObjectName) -> ObjectChange) -> Handled {
     let mut reading = call.reading();
     let name = reading.part("name");
-    let options = options(&mut reading);
+    let options = WriteOptions::read(&mut reading);
     let changes = vec![change(reading.end(name).await?)];
     json(
         call.service()
@@ -169,10 +169,13 @@ async fn drop_one(call: Call, change: fn(ObjectName) -> ObjectChange) -> Handled
     )
 }
 
-fn options(reading: &mut Reading<'_>) -> WriteOptions {
-    let if_match = reading.header::<String>("If-Match");
-    WriteOptions {
-        if_match: if_match.map(|version| version.trim_matches('"').to_owned()),
-        mode: reading.mode(),
+impl WriteOptions {
+    /// Reads the version that the object must have, and the mode.
+    pub(crate) fn read(reading: &mut Reading<'_>) -> Self {
+        let if_match = reading.header::<String>("If-Match");
+        Self {
+            if_match: if_match.map(|version| version.trim_matches('"').to_owned()),
+            mode: reading.mode(),
+        }
     }
 }

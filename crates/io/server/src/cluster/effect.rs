@@ -1,0 +1,123 @@
+//! Effects of changes to budgets and runs, in one sentence each.
+
+use std::collections::BTreeSet;
+
+use bursar_client::api::FieldChange;
+use bursar_engine::cluster::budget::{BudgetId, MeterId};
+use bursar_engine::cluster::{self, Event as ClusterEvent, Shown, Stage};
+use bursar_engine::explain::Mood;
+use bursar_engine::explain::run::run as explain_run;
+use bursar_engine::words::{count, number};
+use bursar_engine::{Event, State};
+use bursar_units::{Instant, ObjectName};
+
+use super::answers::gpu_hours;
+
+/// Facts behind the effects.
+pub(crate) struct Effects<'a> {
+    /// State after the changes.
+    pub(crate) state: &'a State,
+    pub(crate) now: Instant,
+    /// Events of the changes.
+    pub(crate) events: &'a [Event],
+    pub(crate) mood: Mood,
+}
+
+impl Effects<'_> {
+    /// `in use 40, 8 GPUs go on unfunded`.
+    pub(crate) fn of_budget(&self, budget: &BudgetId, fields: &[FieldChange]) -> Option<String> {
+        let parts: Vec<String> = self
+            .in_use(budget, fields)
+            .into_iter()
+            .chain(self.unfunded(budget))
+            .collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
+    /// `starts on 24 GPUs`, or what it waits for.
+    pub(crate) fn of_run(&self, run: &Shown) -> Option<String> {
+        let would = self.mood == Mood::Would;
+        let gpus = count(run.run.total_gpus, "GPU");
+        Some(match run.stage {
+            Stage::Waiting => {
+                let explained = explain_run(&self.state.clusters, self.now, run.clone());
+                let what = explained.waits_for()?;
+                let verb = if would { "would wait" } else { "waits" };
+                format!("{verb} for {what}")
+            }
+            Stage::Starting => {
+                let verb = if would { "would start" } else { "starts" };
+                format!("{verb} on {gpus}")
+            }
+            Stage::Running | Stage::Ending | Stage::Ended => return None,
+        })
+    }
+
+    /// Use of the meters whose bounds changed.
+    fn in_use(&self, budget: &BudgetId, fields: &[FieldChange]) -> Vec<String> {
+        let bounded: BTreeSet<(&str, &str, &str)> = fields
+            .iter()
+            .filter(|field| field.from.is_some() && field.to.is_some())
+            .filter_map(|field| bound_of(&field.path))
+            .collect();
+        let is_one = bounded.len() == 1;
+        let texts = bounded.into_iter().filter_map(|(list, name, field)| {
+            let object = ObjectName::new(name).ok()?;
+            let meter = match (list, field.starts_with("lending.")) {
+                ("envelopes", false) => MeterId::Envelope(budget.envelope(&object)),
+                ("envelopes", true) => MeterId::Lending(budget.envelope(&object)),
+                _ => MeterId::Cap(budget.cap(&object)),
+            };
+            let view = self.state.clusters.accounts().meter(self.now, &meter)?;
+            let whose = if is_one {
+                String::new()
+            } else {
+                format!("{name} ")
+            };
+            Some(if field.ends_with("GPUHours") {
+                let used = gpu_hours(view.accrued_gpu_ms);
+                format!("{whose}used {used} GPU-hours")
+            } else {
+                format!("{whose}in use {}", number(view.gpus_used))
+            })
+        });
+        texts.collect()
+    }
+
+    /// GPUs that the change leaves without a payer.
+    fn unfunded(&self, budget: &BudgetId) -> Option<String> {
+        let lost = self.events.iter().filter_map(|event| match event {
+            Event::Cluster(ClusterEvent::RunDemoted { claims, .. }) => {
+                let own = claims.iter();
+                let own = own.filter(|claim| claim.envelope.budget() == *budget);
+                Some(own.map(|claim| claim.gpus).sum::<u64>())
+            }
+            _ => None,
+        });
+        let gpus: u64 = lost.sum();
+        let go = match (self.mood, gpus) {
+            (_, 0) => return None,
+            (Mood::Would, _) => "would go",
+            (Mood::Did, 1) => "goes",
+            (Mood::Did, _) => "go",
+        };
+        Some(format!("{} {go} on unfunded", count(gpus, "GPU")))
+    }
+}
+
+/// List, name and field of the path of a bound, as in `envelopes[h100].concurrency`.
+fn bound_of(path: &str) -> Option<(&str, &str, &str)> {
+    let (list, rest) = path.split_once('[')?;
+    let (name, field) = rest.split_once("].")?;
+    let is_bound = field.ends_with("oncurrency") || field.ends_with("GPUHours");
+    is_bound.then_some((list, name, field))
+}
+
+/// The run of a change of one run, as the change left it.
+pub(crate) fn only_run(answer: &bursar_engine::Answer) -> Option<&cluster::Shown> {
+    match answer {
+        bursar_engine::Answer::Changed(changed) => changed.first()?.run.as_deref(),
+        bursar_engine::Answer::Run { run, .. } => Some(run),
+        _ => None,
+    }
+}

@@ -1,0 +1,291 @@
+//! Runs: submission, plan, cancel, and reads.
+
+use bursar_client::api::cluster::{ListRuns, Run, RunAnswer};
+use bursar_client::api::{ChangeKind, Explanation, ListAnswer, Wait};
+use bursar_client::object::Object;
+use bursar_client::{Code, Problem};
+use bursar_engine::cluster::{Command as ClusterCommand, Shown, Stage};
+use bursar_engine::explain::run::{RunExplanation, run as explain_run};
+use bursar_engine::{Answer as EngineAnswer, Command, Reference, State};
+use bursar_ledger::intake::Outcome;
+use bursar_units::ScopedName;
+
+use super::answers::View;
+use super::effect::only_run;
+use super::{note_covers, sight};
+use crate::caller::Caller;
+use crate::service::refusal::of_refusal;
+use crate::service::{Answer, ObjectChange, Service, WriteMode, WriteOptions, last_record};
+use crate::spine::declared::{Prepared, page, set_run};
+
+impl Service {
+    pub(crate) async fn runs(
+        &self,
+        caller: &Caller,
+        filter: ListRuns,
+        limit: usize,
+        cursor: Option<String>,
+    ) -> Result<Answer<ListAnswer<Run>>, Problem> {
+        let (ledger, caller) = (self.ledger.clone(), caller.clone());
+        let read = move || {
+            let now = ledger.now();
+            let state = ledger.view().read();
+            let (record, view) = (
+                last_record(&state),
+                View {
+                    state: &state,
+                    now,
+                    caller: &caller,
+                },
+            );
+            let wanted = sight::runs(&state, &caller).filter(|shown| is_wanted(&filter, shown));
+            let mut all: Vec<(String, Shown)> = wanted.map(|shown| (key(&shown), shown)).collect();
+            all.sort_by(|(a, _), (b, _)| a.cmp(b));
+            let after = cursor.as_deref();
+            let page = page(all.into_iter(), |(key, _)| key, limit, after, record);
+            let items = page.items.into_iter();
+            let items = items.map(|(_, shown)| view.run(&explain_run(&state.clusters, now, shown)));
+            let body = ListAnswer {
+                items: items.collect(),
+                next_cursor: page.next_cursor,
+                record,
+            };
+            Answer::ok(record, body)
+        };
+        tokio::task::spawn_blocking(read)
+            .await
+            .map_err(|_| Problem::new(Code::Internal, "listing runs panicked"))
+    }
+
+    /// A run; with `wait`, as soon as its state has changed.
+    pub(crate) async fn run(
+        &self,
+        caller: &Caller,
+        name: &ScopedName,
+        wait: Option<Wait>,
+    ) -> Result<Answer<Run>, Problem> {
+        let mut first = None;
+        let is_done = |answer: &Answer<Run>| {
+            let status = answer.body.status.as_ref();
+            let state = status.map(|status| (status.uid.clone(), status.state));
+            let is_ended = status.is_some_and(|status| status.state == Stage::Ended);
+            is_ended || *first.get_or_insert_with(|| state.clone()) != state
+        };
+        let read = || self.explained(caller, name, |view, explained| view.run(explained));
+        let object = Reference::Run(name.clone());
+        self.wait_until(&object, wait, read, is_done).await
+    }
+
+    /// Explanation of a run.
+    pub(crate) fn explain_run(
+        &self,
+        caller: &Caller,
+        name: &ScopedName,
+    ) -> Result<Answer<Explanation>, Problem> {
+        self.explained(caller, name, |view, explained| view.explanation(explained))
+    }
+
+    fn explained<T>(
+        &self,
+        caller: &Caller,
+        name: &ScopedName,
+        show: impl FnOnce(&View<'_>, &RunExplanation) -> T,
+    ) -> Result<Answer<T>, Problem> {
+        let now = self.ledger.now();
+        let state = self.ledger.view().read();
+        let shown = sight::run(&state, caller, name)?;
+        let view = View {
+            state: &state,
+            now,
+            caller,
+        };
+        let explained = explain_run(&state.clusters, now, shown);
+        Ok(Answer::ok(last_record(&state), show(&view, &explained)))
+    }
+
+    /// Submits or edits a run, or plans it. With `now` it is refused if it has to wait.
+    pub(crate) async fn put_run(
+        &self,
+        caller: &Caller,
+        object: Object,
+        options: WriteOptions,
+        now: bool,
+    ) -> Result<Answer<RunAnswer>, Problem> {
+        let prepared = Prepared::new(caller, vec![ObjectChange::Set(object)], &options)?;
+        if now {
+            self.require_start(caller, &prepared.command)?;
+        }
+        let command = prepared.command;
+        let answer = self.run_answer(caller, command, options.mode).await?;
+        let state = answer.body.run.status.as_ref().map(|status| status.state);
+        let is_late = now && state == Some(Stage::Waiting) && options.mode == WriteMode::Real;
+        if is_late && answer.body.change == ChangeKind::Created {
+            return Err(self.take_back(caller, answer.body).await);
+        }
+        Ok(answer)
+    }
+
+    /// Ends the wait of a run, or stops it.
+    pub(crate) async fn cancel_run(
+        &self,
+        caller: &Caller,
+        name: ScopedName,
+        mode: WriteMode,
+    ) -> Result<Answer<RunAnswer>, Problem> {
+        let shown = sight::run(&self.ledger.view().read(), caller, &name)?;
+        caller.require_owner(&shown.run.owner)?;
+        let command = ClusterCommand::CancelRun { run: name };
+        self.run_answer(caller, command.into(), mode).await
+    }
+
+    /// Refuses a command whose run would wait.
+    fn require_start(&self, caller: &Caller, command: &Command) -> Result<(), Problem> {
+        let (outcome, after) = self.plan(command);
+        let shown = outcome.result.as_ref().ok().and_then(only_run);
+        let Some(shown) = shown.filter(|shown| shown.stage == Stage::Waiting) else {
+            return Ok(());
+        };
+        let view = View {
+            state: &after,
+            now: outcome.time,
+            caller,
+        };
+        let explained = explain_run(&after.clusters, outcome.time, shown.clone());
+        let rows = explained.wait.as_ref().map(|wait| wait.trace.as_slice());
+        let mut problem = would_wait(view.explanation(&explained), outcome.record);
+        problem.trace = view.trace(rows.unwrap_or_default());
+        Err(problem)
+    }
+
+    /// Cancels a run that was to start at once, and lost its place between the plan and its record.
+    async fn take_back(&self, caller: &Caller, answer: RunAnswer) -> Problem {
+        let metadata = &answer.run.metadata;
+        let namespace = metadata.namespace.as_ref();
+        let name = namespace.map(|namespace| ScopedName::of(namespace, &metadata.name));
+        if let Some(run) = name {
+            let command = ClusterCommand::CancelRun { run };
+            if let Err(problem) = self.submit_one(caller, command.into()).await {
+                return problem;
+            }
+        }
+        let record = self.record();
+        Problem {
+            trace: answer.trace,
+            ..would_wait(answer.explanation, record)
+        }
+    }
+
+    async fn run_answer(
+        &self,
+        caller: &Caller,
+        command: Command,
+        mode: WriteMode,
+    ) -> Result<Answer<RunAnswer>, Problem> {
+        let (outcome, after) = self.carry_out(caller, &command, mode).await?;
+        self.with_state(after.as_ref(), |state| {
+            if mode == WriteMode::Real {
+                note_covers(
+                    &self.metrics,
+                    state,
+                    outcome.time,
+                    &command,
+                    &outcome.result,
+                );
+            }
+            answer(caller, state, &command, &outcome, mode)
+        })
+    }
+}
+
+fn answer(
+    caller: &Caller,
+    state: &State,
+    command: &Command,
+    outcome: &Outcome,
+    mode: WriteMode,
+) -> Result<Answer<RunAnswer>, Problem> {
+    let (now, record) = (outcome.time, outcome.record);
+    let result = outcome.result.as_ref();
+    let answer = result.map_err(|refusal| of_refusal(state, record, caller, command, refusal))?;
+    let internal = || Problem::new(Code::Internal, "a run was answered as another command");
+    let shown = only_run(answer).ok_or_else(internal)?;
+    let change = change_of(answer);
+    let view = View { state, now, caller };
+    let explained = explain_run(&state.clusters, now, shown.clone());
+    let rows = explained.wait.as_ref().map(|wait| wait.trace.as_slice());
+    let events = match mode {
+        WriteMode::Real => Vec::new(),
+        WriteMode::DryRun => {
+            let events = outcome.events.iter();
+            // An event is written as in the journal.
+            events
+                .filter_map(|event| serde_json::to_value(event).ok())
+                .collect()
+        }
+    };
+    let body = RunAnswer {
+        run: view.run(&explained),
+        change,
+        explanation: view.explanation(&explained),
+        takes: explained.takes(),
+        trace: view.trace(rows.unwrap_or_default()),
+        events,
+        record,
+        dry_run: (mode == WriteMode::DryRun).then_some(true),
+    };
+    Ok(Answer {
+        status: if change == ChangeKind::Created {
+            201
+        } else {
+            200
+        },
+        record,
+        body,
+    })
+}
+
+fn change_of(answer: &EngineAnswer) -> ChangeKind {
+    match answer {
+        EngineAnswer::Changed(changed) => changed.first().map_or(ChangeKind::Unchanged, set_run),
+        EngineAnswer::Run { changed: true, .. } => ChangeKind::Changed,
+        _ => ChangeKind::Unchanged,
+    }
+}
+
+fn would_wait(explanation: Explanation, record: u64) -> Problem {
+    let holders = explanation.why.map(|why| why.holders).unwrap_or_default();
+    let mut changes = vec!["leave out `now` to wait".to_owned()];
+    changes.extend(explanation.changes);
+    Problem {
+        changes,
+        holders,
+        record: Some(record),
+        ..Problem::new(Code::WouldWait, explanation.headline)
+    }
+}
+
+fn is_wanted(filter: &ListRuns, shown: &Shown) -> bool {
+    let run = &shown.run;
+    filter
+        .namespace
+        .as_ref()
+        .is_none_or(|wanted| *wanted == run.namespace)
+        && filter
+            .owner
+            .as_ref()
+            .is_none_or(|wanted| *wanted == run.owner)
+        && filter
+            .state
+            .as_ref()
+            .is_none_or(|wanted| wanted.0.contains(&shown.stage))
+}
+
+/// Position in lists, by name and submission. A space sorts before every character of names.
+fn key(shown: &Shown) -> String {
+    format!(
+        "{} {:015} {}",
+        shown.run.id(),
+        shown.submitted.ms(),
+        shown.uid
+    )
+}

@@ -1,0 +1,81 @@
+//! Owners of the objects and events of the cluster.
+
+use bursar_client::{Code, Problem, nearest};
+use bursar_engine::State;
+use bursar_engine::cluster::budget::{Budget, BudgetId};
+use bursar_engine::cluster::{Event, Shown};
+use bursar_units::{Label, ScopedName};
+
+use crate::caller::Caller;
+
+/// Runs that the caller may see: live ones by submission, then ended ones.
+pub(crate) fn runs(state: &State, caller: &Caller) -> impl Iterator<Item = Shown> {
+    let runs = state.clusters.runs();
+    runs.filter(|shown| caller.sees_owner(&shown.run.owner))
+}
+
+/// The newest run of a name, or the problem that there is none that the caller may see.
+pub(crate) fn run(state: &State, caller: &Caller, name: &ScopedName) -> Result<Shown, Problem> {
+    let found = state.clusters.run_named(name);
+    let found = found.filter(|shown| caller.sees_owner(&shown.run.owner));
+    found.ok_or_else(|| {
+        let names: Vec<String> = runs(state, caller)
+            .map(|of| of.run.id().to_string())
+            .collect();
+        not_found("run", name.as_str(), &names)
+    })
+}
+
+/// Budgets that the caller may see, by identity.
+pub(crate) fn budgets<'a>(state: &'a State, caller: &Caller) -> impl Iterator<Item = &'a Budget> {
+    let budgets = state.clusters.accounts().budgets();
+    budgets.filter(|budget| caller.sees_owner(&budget.owner))
+}
+
+pub(crate) fn budget<'a>(
+    state: &'a State,
+    caller: &Caller,
+    id: &BudgetId,
+) -> Result<&'a Budget, Problem> {
+    let found = state.clusters.accounts().budget(id);
+    let found = found.filter(|budget| caller.sees_owner(&budget.owner));
+    found.ok_or_else(|| {
+        let names: Vec<String> = budgets(state, caller)
+            .map(|of| of.id().to_string())
+            .collect();
+        not_found("budget", id.as_str(), &names)
+    })
+}
+
+fn not_found(kind: &str, name: &str, names: &[String]) -> Problem {
+    Problem {
+        suggestion: nearest(name, names.iter().map(String::as_str)).map(str::to_owned),
+        ..Problem::new(Code::NotFound, format!("no {kind} `{name}`"))
+    }
+}
+
+/// The owner of an event, as far as the state knows it; `None` if it belongs to the server.
+pub(crate) fn event_owner(state: &State, event: &Event) -> Option<Label> {
+    let of_budget = |id: &BudgetId| {
+        let budget = state.clusters.accounts().budget(id);
+        budget.map(|budget| budget.owner.clone())
+    };
+    match event {
+        Event::BudgetSet(budget) => Some(budget.owner.clone()),
+        Event::BudgetDropped { budget } => of_budget(budget),
+        Event::EpochClosed { epoch, .. } => of_budget(&epoch.meter.budget()),
+        Event::MeterNear { near, .. } => of_budget(&near.meter.budget()),
+        event => event.who().map(|who| who.owner),
+    }
+}
+
+/// The namespace of an event of a run or budget.
+pub(crate) fn event_namespace(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::BudgetSet(budget) => budget.namespace.to_string(),
+        Event::BudgetDropped { budget } => budget.namespace().to_owned(),
+        Event::EpochClosed { epoch, .. } => epoch.meter.budget().namespace().to_owned(),
+        Event::MeterNear { near, .. } => near.meter.budget().namespace().to_owned(),
+        event => event.who()?.run.namespace().to_owned(),
+    })
+}
