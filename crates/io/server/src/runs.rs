@@ -11,6 +11,7 @@
 mod simulated;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +21,9 @@ use bursar_engine::cluster::{Clusters, Command, Exit};
 use bursar_ledger::intake::Submission;
 use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::view::Published;
-use bursar_ledger::writer::own_principal;
+use bursar_ledger::writer::{Fact, own_principal};
 use bursar_units::{Instant, Millis};
+use futures_util::FutureExt as _;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::watch;
@@ -92,7 +94,19 @@ impl Attendant {
     }
 
     /// Reports until it is dropped. The next attendant reports what has ended meanwhile.
-    pub async fn run(mut self) {
+    pub async fn run(self) {
+        if AssertUnwindSafe(self.attend())
+            .catch_unwind()
+            .await
+            .is_err()
+        {
+            // Without reports, leases would leak unnoticed: end here. The next start reads all again.
+            tracing::error!("{}", log::RUNNER_PANICKED);
+            std::process::abort();
+        }
+    }
+
+    async fn attend(mut self) {
         let mut pause = PAUSE;
         loop {
             self.take_changes();
@@ -147,7 +161,7 @@ impl Attendant {
         tokio::select! {
             biased;
             published = self.stream.recv() => match published {
-                Ok(facts) => self.take(touched(&facts)),
+                Ok(facts) => self.take(&facts),
                 Err(RecvError::Lagged(_)) => self.take_all(),
                 Err(RecvError::Closed) => return None,
             },
@@ -166,7 +180,7 @@ impl Attendant {
         }
         loop {
             match self.stream.try_recv() {
-                Ok(facts) => self.take(touched(&facts)),
+                Ok(facts) => self.take(&facts),
                 Err(TryRecvError::Lagged(_)) => self.take_all(),
                 Err(TryRecvError::Empty | TryRecvError::Closed) => return,
             }
@@ -193,10 +207,10 @@ impl Attendant {
         }
     }
 
-    fn take(&mut self, runs: BTreeSet<RunUid>) {
+    fn take(&mut self, facts: &[Fact]) {
         let ledger = self.ledger.clone();
         let state = ledger.view().read();
-        for uid in &runs {
+        for uid in &touched(facts) {
             self.take_one(&state.clusters, uid);
         }
     }
@@ -239,7 +253,7 @@ impl Attendant {
         let now = self.ledger.now();
         let due = self.agenda.iter().take_while(|(at, ..)| *at <= now);
         let entries: Vec<Entry> = due.take(REPORTED_MAX).cloned().collect();
-        let reports = entries.iter().flat_map(|(_, _, uid)| {
+        let reports = entries.iter().filter_map(|(_, _, uid)| {
             let processes = self.processes.get(uid);
             processes.map(|processes| processes.due(uid, now))
         });
@@ -288,7 +302,7 @@ fn submission(uid: &RunUid) -> (u64, u64) {
 }
 
 /// Runs that records are about.
-fn touched(facts: &Published) -> BTreeSet<RunUid> {
+fn touched(facts: &[Fact]) -> BTreeSet<RunUid> {
     let events = facts.iter().flat_map(|fact| fact.events.iter());
     let runs = events.filter_map(|event| match event {
         Event::Cluster(event) => Some(event.who()?.uid),

@@ -77,9 +77,7 @@ pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Resul
     let (data, service, executor) = open(session, &settings, &metrics, &machine)?;
     policy::record(&data.ledger, &settings.policy)
         .await
-        .map_err(|failure| {
-            Failure::unavailable(format!("the policy was not recorded: {failure}"))
-        })?;
+        .map_err(|error| Failure::unavailable(chain(&error)))?;
     // Signals are caught before the first limit is written, so that every end restores it.
     let signals = Signals::that_end()?;
     let (is_shared, options) = market_options(&settings, &machine, &data);

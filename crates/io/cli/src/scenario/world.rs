@@ -383,7 +383,7 @@ impl World {
         let is_asked = |line: &&str| !line.starts_with('#') && line.starts_with(prefix);
         let mut lines: Vec<&str> = text.lines().filter(is_asked).collect();
         lines.sort_unstable();
-        let text = lines.iter().map(|line| format!("{line}\n")).collect();
+        let text = lines.iter().flat_map(|line| [line, "\n"]).collect();
         StepResult {
             exit: 0,
             written: vec![(Stream::Data, text)],

@@ -279,7 +279,7 @@ async fn an_end_while_the_server_is_away_is_recorded_at_its_return() {
         .submit("b", json!({"expectedDurationMs": 600_000}))
         .await;
     scene.until("b", Stage::Running).await;
-    scene.away(Duration::from_secs(120)).await;
+    scene.away(Duration::from_mins(2)).await;
     assert_eq!(scene.ended("a").await, (Reason::Completed, seconds(120)));
     assert_eq!(
         scene.ended("b").await,
