@@ -2,6 +2,7 @@
 
 mod apply;
 mod booking;
+mod cluster;
 mod context;
 mod delete;
 mod doctor;
@@ -31,6 +32,9 @@ pub(crate) async fn run(session: &mut Session, command: Command) -> Result<(), S
         Command::Exec(arguments) => Box::pin(booking::exec::run(session, &arguments)).await,
         Command::Apply(arguments) => apply::run(session, &arguments).await,
         Command::Delete(arguments) => delete::run(session, &arguments).await,
+        Command::Run(noun) => Box::pin(cluster::run(session, noun)).await,
+        Command::Lease(noun) => Box::pin(cluster::lease::run(session, noun)).await,
+        Command::Budget(noun) => Box::pin(cluster::budget::run(session, noun)).await,
         Command::Booking(noun) => Box::pin(booking::run(session, noun)).await,
         Command::Limit(noun) => Box::pin(booking::limit::run(session, noun)).await,
         Command::Node(noun) => Box::pin(spine::node::run(session, noun)).await,

@@ -24,6 +24,7 @@ pub(crate) struct Environment {
     pub(crate) plain: BTreeMap<String, String>,
     pub(crate) server: Option<String>,
     pub(crate) context: Option<String>,
+    pub(crate) namespace: Option<String>,
     pub(crate) token_file: Option<PathBuf>,
     /// The client's file: `BURSAR_CONFIG`, or its default path.
     pub(crate) config: Option<PathBuf>,
@@ -66,6 +67,7 @@ impl Environment {
                 .collect(),
             server: text("BURSAR_SERVER"),
             context: text("BURSAR_CONTEXT"),
+            namespace: text("BURSAR_NAMESPACE"),
             token_file: path("BURSAR_TOKEN_FILE"),
             config: path("BURSAR_CONFIG")
                 .or_else(|| Some(below("XDG_CONFIG_HOME", ".config")?.join("config.toml"))),

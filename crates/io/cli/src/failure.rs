@@ -126,6 +126,11 @@ impl Failure {
     }
 }
 
+/// Failure of `-o csv` for a result that is not a list.
+pub(crate) fn not_a_list() -> Failure {
+    Failure::usage("this result is not a list, use `-o table`, `json` or `yaml`")
+}
+
 impl From<Failure> for Stop {
     fn from(failure: Failure) -> Self {
         Self::Failed(Box::new(failure))

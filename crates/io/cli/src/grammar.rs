@@ -4,6 +4,7 @@
 //! alone lists; singular and plural are both accepted, help shows the singular.
 
 mod booking;
+mod cluster;
 mod flags;
 mod market;
 mod plain;
@@ -17,6 +18,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use booking::{
     BookingVerb, Bound, CancelArguments, ExecArguments, LimitSet, LimitVerb, LogsArguments,
     ReleaseArguments, ReserveArguments,
+};
+pub(crate) use cluster::{
+    BudgetVerb, LeaseFlags, LeaseVerb, PlanArguments, RunFlags, RunVerb, Scope, ScopedFlags, Until,
+    UsageArguments,
 };
 pub(crate) use flags::ListFlags;
 pub(crate) use market::{AgentArguments, MarketVerb, NodeVerb, RestoreArguments, TopArguments};
@@ -128,6 +133,8 @@ pub(crate) enum Format {
     Yaml,
     /// One KIND/NAME per line
     Name,
+    /// Lists and usage, for spreadsheets
+    Csv,
 }
 
 /// A noun: without a verb it lists.
@@ -137,9 +144,9 @@ pub(crate) enum Format {
     disable_help_subcommand = true,
     help_template = HELP
 )]
-pub(crate) struct Noun<V: Subcommand> {
+pub(crate) struct Noun<V: Subcommand, L: Args = ListFlags> {
     #[command(flatten)]
-    pub(crate) list: ListFlags,
+    pub(crate) list: L,
     #[command(subcommand)]
     pub(crate) verb: Option<V>,
 }
@@ -152,10 +159,35 @@ pub(crate) enum Command {
     Agent(AgentArguments),
     /// Book a slot, run the program here, give the slot back
     Exec(ExecArguments),
-    /// Create or change limits and nodes from files, all or none
+    /// Create or change budgets, runs, limits and nodes from files, all or none
     Apply(ApplyArguments),
-    /// Remove limits or nodes
+    /// Remove budgets, limits or nodes
     Delete(DeleteArguments),
+    /// Work on GPUs that starts and ends together
+    #[command(
+        alias = "runs",
+        before_help = "example:  bursar run submit -f asr-xl.yaml -n speech",
+        before_long_help = "\
+examples:
+  bursar runs -A
+  bursar run submit -f asr-xl.yaml -n speech
+  bursar explain asr-xl -n speech"
+    )]
+    Run(Noun<RunVerb, RunFlags>),
+    /// Facts: who held which GPUs, from when to when, and who paid
+    #[command(alias = "leases", before_help = "example:  bursar lease list -A")]
+    Lease(Noun<LeaseVerb, LeaseFlags>),
+    /// Envelopes of GPUs and GPU-hours, and their use
+    #[command(
+        alias = "budgets",
+        before_help = "example:  bursar budget usage --since -7d",
+        before_long_help = "\
+examples:
+  bursar budgets -A
+  bursar budget show q4 -n rai
+  bursar budget usage --since -7d"
+    )]
+    Budget(Noun<BudgetVerb, ScopedFlags>),
     /// Held and queued slots
     #[command(
         alias = "bookings",
@@ -186,7 +218,7 @@ examples:
         disable_help_subcommand = true
     )]
     Market(MarketVerb),
-    /// Explain a booking, a limit or a pod: why, when, who and how
+    /// Explain a run, a booking, a limit or a pod: why, when, who and how
     Explain(ExplainArguments),
     /// The record of every decision, for operators of the store
     #[command(

@@ -164,6 +164,34 @@ impl Look {
             .collect()
     }
 
+    /// A bar of ten cells for used and committed amounts: the difference is held ahead. Each part
+    /// above zero, and the rest, has at least one cell.
+    pub(crate) fn bar_ahead(&self, used: u64, committed: u64, size: u64) -> String {
+        let committed = committed.max(used);
+        let cells = |amount: u64| {
+            let cells = u128::from(amount) * u128::from(BAR_CELLS) / u128::from(size.max(1));
+            u64::try_from(cells).unwrap_or(BAR_CELLS).min(BAR_CELLS)
+        };
+        let some = |is_some: bool| u64::from(is_some);
+        let (is_ahead, is_left) = (used < committed, committed < size);
+        let most = BAR_CELLS - some(is_ahead) - some(is_left);
+        let full = cells(used).max(some(used > 0)).min(most);
+        let most = BAR_CELLS - some(is_left);
+        let taken = cells(committed).max(full + some(is_ahead)).min(most);
+        let (is_used, is_held, is_free) = if self.utf8 {
+            ('█', '▒', '░')
+        } else {
+            ('#', '=', '.')
+        };
+        (0..BAR_CELLS)
+            .map(|at| match at {
+                at if at < full => is_used,
+                at if at < taken => is_held,
+                _ => is_free,
+            })
+            .collect()
+    }
+
     /// A laid-out text as it is printed: escaped, and in ASCII if the locale is not UTF-8.
     pub(crate) fn letters(&self, text: &str) -> String {
         self.plain(self.shown(text))
@@ -179,6 +207,8 @@ impl Look {
             .replace('×', "x")
             .replace('█', "#")
             .replace('░', ".")
+            .replace('▒', "=")
+            .replace('–', "-")
             .replace('✓', "ok")
             .replace('✗', "failed")
     }
@@ -418,6 +448,15 @@ mod tests {
         assert_eq!(bar(399, 400), "█████████░");
         assert_eq!(bar(400, 400), "██████████");
         assert_eq!(bar(103, 80), "██████████");
+        let ahead = |used, committed, size| look().bar_ahead(used, committed, size);
+        assert_eq!(ahead(28_912, 29_776, 40_000), "███████▒░░");
+        assert_eq!(ahead(30_420, 35_440, 36_000), "████████▒░");
+        assert_eq!(ahead(4_310, 4_454, 10_000), "████▒░░░░░");
+        assert_eq!(ahead(0, 0, 8), "░░░░░░░░░░");
+        assert_eq!(ahead(999, 999, 1_000), "█████████░");
+        assert_eq!(ahead(998, 999, 1_000), "████████▒░");
+        assert_eq!(ahead(1_000, 1_000, 1_000), "██████████");
+        assert_eq!(ahead(9, 8, 8), "██████████");
         assert_eq!(bar(0, 0), "██████████");
         let ascii = Look {
             utf8: false,

@@ -100,13 +100,26 @@ impl Filter {
     }
 }
 
-/// Prints a filtered list.
-pub(crate) fn print<T: Listed>(session: &mut Session, items: &[T]) -> Result<(), Stop> {
+/// Prints a filtered list; `place` follows the text of an empty one.
+pub(crate) fn print<T: Listed>(
+    session: &mut Session,
+    items: &[T],
+    place: &str,
+) -> Result<(), Stop> {
     match session.common.output {
         Format::Json | Format::Yaml => session.print_value(&List::of(items)),
         Format::Name => print_names(session, items),
+        Format::Csv => {
+            let heads = T::columns().iter().map(Column::key);
+            let heads = csv_line(heads);
+            let text: String = items
+                .iter()
+                .map(|item| csv_row(item, &session.look()))
+                .collect();
+            session.print(&(heads + &text))
+        }
         Format::Table | Format::Wide if items.is_empty() => {
-            session.aside(&format!("{}\n\nhint: {}\n", T::NONE, T::FIRST));
+            session.aside(&format!("{}{place}\n\nhint: {}\n", T::NONE, T::FIRST));
             Ok(())
         }
         Format::Table | Format::Wide => {
@@ -115,6 +128,24 @@ pub(crate) fn print<T: Listed>(session: &mut Session, items: &[T]) -> Result<(),
             session.print(&text)
         }
     }
+}
+
+/// The cells of `-o wide`; one that does not apply is empty.
+fn csv_row<T: Listed>(item: &T, look: &Look) -> String {
+    csv_line(T::columns().iter().map(|column| (column.cell)(item, look)))
+}
+
+/// One line of CSV (RFC 4180, with a line feed).
+pub(crate) fn csv_line(cells: impl IntoIterator<Item = String>) -> String {
+    let quoted = |cell: String| {
+        if cell.contains([',', '"', '\n', '\r']) {
+            format!("\"{}\"", cell.replace('"', "\"\""))
+        } else {
+            cell
+        }
+    };
+    let cells: Vec<String> = cells.into_iter().map(quoted).collect();
+    format!("{}\n", cells.join(","))
 }
 
 fn print_names<'a, T: Listed>(
@@ -135,6 +166,11 @@ pub(crate) fn print_changed<T: Listed>(
     match session.common.output {
         Format::Json | Format::Yaml => changed.iter().try_for_each(|item| session.print_line(item)),
         Format::Name => print_names(session, changed.iter().copied()),
+        Format::Csv => {
+            let look = session.look();
+            let text: String = changed.iter().map(|item| csv_row(*item, &look)).collect();
+            session.print(&text)
+        }
         Format::Table | Format::Wide => {
             let wide = session.common.output == Format::Wide;
             let text = layout::rows(T::columns(), all, changed, &session.look(), wide);

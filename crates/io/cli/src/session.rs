@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::console::Console;
 use crate::environment::Environment;
-use crate::failure::{Failure, Stop};
+use crate::failure::{Failure, Stop, not_a_list};
 use crate::grammar::{Common, Format};
 use crate::layout::{Look, escaped, escaped_json};
 
@@ -156,6 +156,7 @@ impl Session {
         match self.common.output {
             Format::Json | Format::Yaml => self.print_value(value),
             Format::Name => self.print(&format!("{name}\n")),
+            Format::Csv => Err(not_a_list().into()),
             Format::Table | Format::Wide => {
                 let text = text(&self.look());
                 self.print(&text)

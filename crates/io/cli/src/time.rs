@@ -54,6 +54,15 @@ impl Look {
         then.strftime(form).to_string()
     }
 
+    /// `today 16:30`, or `Tue 17 Nov 09:00` on another day.
+    pub(crate) fn coming(&self, at: Instant) -> String {
+        let (then, now) = (zoned(at, &self.zone), zoned(self.now, &self.zone));
+        if then.date() == now.date() {
+            return then.strftime("today %H:%M").to_string();
+        }
+        self.absolute(at)
+    }
+
     /// `Tue 17 Nov 09:00:06`.
     pub(crate) fn to_the_second(&self, at: Instant) -> String {
         zoned(at, &self.zone)
@@ -148,6 +157,8 @@ mod tests {
         assert_eq!(look.moment(now()), "Mon 16 Nov 10:00 (now)");
         assert_eq!(look.absolute(at("+90d")), "Sun 14 Feb 2027 10:00");
         assert_eq!(look.age(at("-3d")), "3d");
+        assert_eq!(look.coming(at("16:30")), "today 16:30");
+        assert_eq!(look.coming(at("+23h")), "Tue 17 Nov 09:00");
     }
 
     #[test]

@@ -402,6 +402,19 @@ fn reference_of(node: &Node) -> Option<String> {
     Some(shape::shown(&reference))
 }
 
+/// Whether an object of a file names its namespace; others are in the default one.
+pub fn names_namespace(file: &File) -> bool {
+    let documents = std::str::from_utf8(&file.bytes).ok().map(read_yaml);
+    let Some(Ok(documents)) = documents else {
+        return false;
+    };
+    let names = |node: &Node| {
+        let metadata = node.get("metadata");
+        metadata.is_some_and(|of| of.given("namespace").is_some())
+    };
+    documents.iter().any(names)
+}
+
 /// The namespace as written.
 fn namespace_of(node: &Node) -> &str {
     let namespace = node.get("metadata").and_then(|of| of.given("namespace"));

@@ -1,4 +1,4 @@
-//! `bursar apply`: limits and nodes from files, all documents or none.
+//! `bursar apply`: budgets, runs, limits and nodes from files, all documents or none.
 
 use std::path::{Path, PathBuf};
 

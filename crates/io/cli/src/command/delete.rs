@@ -1,20 +1,21 @@
-//! `bursar delete`: deletes limits and nodes.
+//! `bursar delete`: deletes budgets, limits and nodes.
 
 use bursar_client::Client;
 use bursar_client::api::ApplyAnswer;
 use bursar_client::client::Mode;
 use bursar_engine::{Kind, Reference};
 
+use super::cluster::names;
 use super::{apply, read_reference};
 use crate::failure::{Failure, Stop};
-use crate::grammar::DeleteArguments;
+use crate::grammar::{DeleteArguments, Scope};
 use crate::session::Session;
 
 pub(super) async fn run(session: &mut Session, arguments: &DeleteArguments) -> Result<(), Stop> {
     let references = arguments
         .references
         .iter()
-        .map(|text| read_reference(text, &[Kind::Limit, Kind::Node]));
+        .map(|text| read(session, text, &arguments.scope));
     let references = references.collect::<Result<Vec<_>, _>>()?;
     let client = session.client().await?;
     // The dry run comes first: it is the plan to confirm, and nothing is deleted if one object
@@ -33,6 +34,19 @@ pub(super) async fn run(session: &mut Session, arguments: &DeleteArguments) -> R
     apply::print(session, &done)
 }
 
+fn read(session: &Session, text: &str, scope: &Scope) -> Result<Reference, Stop> {
+    match names::kind_of(text) {
+        Some(Kind::Budget) => names::reference(session, Kind::Budget, text, scope),
+        Some(Kind::Run) => {
+            let name = names::scoped(session, Kind::Run, text, scope)?;
+            Err(Failure::usage("a run is cancelled, never deleted")
+                .hint(format!("`bursar run cancel {name}` stops it"))
+                .into())
+        }
+        _ => read_reference(text, &[Kind::Budget, Kind::Limit, Kind::Node]),
+    }
+}
+
 /// Deletes the objects in order; the answers become one.
 async fn delete_all(
     client: &Client,
@@ -46,6 +60,7 @@ async fn delete_all(
     };
     for reference in references {
         let answer = match reference {
+            Reference::Budget(name) => client.delete_budget(name, mode).await?,
             Reference::Limit(name) => client.delete_limit(name, mode).await?,
             Reference::Node(name) => client.delete_node(name, mode).await?,
             other => return Err(Failure::usage(format!("{other} cannot be deleted")).into()),

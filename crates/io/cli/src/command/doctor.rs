@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use bursar_client::Client;
 use bursar_client::api::{ExecutionState, Health, Identity, LedgerStatus, ListExecutions};
+use bursar_client::object::node::capacity;
 use bursar_engine::words;
 use bursar_units::causes::chain;
 use serde::Serialize;
@@ -22,6 +23,9 @@ const CLOCK_WARN_MS: u64 = 1_000;
 const CLOCK_FAIL_MS: u64 = 60_000;
 /// Maximum number of adopted executions that are named.
 const ADOPTED_NAMED_MAX: usize = 10;
+
+/// Maximum number of nodes without labels that are named.
+const UNLABELLED_NAMED_MAX: usize = 10;
 
 /// Result of one check.
 #[derive(Serialize)]
@@ -115,6 +119,7 @@ async fn examine(session: &mut Session) -> (Vec<Finding>, u8) {
     findings.extend(health.ok().and_then(|health| clock(&health, session)));
     findings.push(store(&client).await);
     findings.extend(adopted(&client).await);
+    findings.extend(unlabelled(&client).await);
     findings.extend(market::findings(&client, &session.look()).await);
     (findings, exit::REFUSED)
 }
@@ -253,6 +258,34 @@ async fn store(client: &Client) -> Finding {
         }
         Err(_) => ok("store", "accepts commands".to_owned()),
     }
+}
+
+/// Nodes with GPUs on which no run is placed, because they lack a label.
+async fn unlabelled(client: &Client) -> Vec<Finding> {
+    let Ok(nodes) = client.nodes().await else {
+        return Vec::new();
+    };
+    let nodes = nodes.items.iter();
+    let skipped = nodes.filter(|node| !node.status.missing_labels.is_empty());
+    let mut findings: Vec<Finding> = skipped
+        .map(|node| {
+            let labels = &node.status.missing_labels;
+            let word = if labels.len() == 1 { "label" } else { "labels" };
+            let gpus = capacity(node).map(|has| has.gpus).unwrap_or_default();
+            let gpus = words::count(gpus, "GPU");
+            let name = &node.metadata.name;
+            let labels = labels.join(", ");
+            let detail = format!("{name} has no {word} {labels}: its {gpus} are skipped");
+            warn("nodes", detail)
+        })
+        .collect();
+    if let more @ 1.. = findings.len().saturating_sub(UNLABELLED_NAMED_MAX) {
+        findings.truncate(UNLABELLED_NAMED_MAX);
+        let more = u64::try_from(more).unwrap_or(u64::MAX);
+        let nodes = words::count(more, "more node");
+        findings.push(warn("nodes", format!("{nodes} without such labels")));
+    }
+    findings
 }
 
 /// Executions that were found running after a restore and still run. They may exceed limits (X5).

@@ -4,10 +4,13 @@ mod pod;
 
 use bursar_client::api::{Explanation, When, Who, Why};
 use bursar_client::problem::{Holder, LimitUse};
+use bursar_client::{Code, nearest};
 use bursar_engine::{Kind, Reference, words};
+use bursar_units::ScopedName;
 
 use super::booking::columns::amount;
 use super::booking::saga;
+use super::cluster::{self, names};
 use super::read_reference;
 use crate::failure::{Failure, Stop};
 use crate::grammar::{ExplainArguments, Question};
@@ -18,8 +21,16 @@ use crate::session::Session;
 const LABEL: usize = 8;
 
 pub(super) async fn run(session: &mut Session, arguments: &ExplainArguments) -> Result<(), Stop> {
-    let kinds = &[Kind::Booking, Kind::Limit, Kind::Pod];
-    let reference = read_reference(&arguments.reference, kinds)?;
+    let text_of = &arguments.reference;
+    let reference = match names::kind_of(text_of) {
+        // Without a kind it is a run.
+        None | Some(Kind::Run) => names::reference(session, Kind::Run, text_of, &arguments.scope)?,
+        Some(_) => read_reference(text_of, &[Kind::Run, Kind::Booking, Kind::Limit, Kind::Pod])?,
+    };
+    if arguments.scope.namespace.is_some() && reference.kind() != Kind::Run {
+        let message = format!("`-n` applies to runs only, not to {reference}");
+        return Err(Failure::usage(message).into());
+    }
     if let Some(question) = arguments.question {
         check_question(question, &reference, arguments.at.is_some())?;
     }
@@ -31,6 +42,13 @@ pub(super) async fn run(session: &mut Session, arguments: &ExplainArguments) -> 
         let message = format!("`--at` applies to pods only, not to {reference}");
         return Err(Failure::usage(message).into());
     }
+    if let Reference::Run(name) = &reference {
+        let explanation = client.explain_run(name).await;
+        let explanation = explanation.map_err(|error| no_run(error.into(), name))?;
+        return session.show(&explanation, &reference.to_string(), |look| {
+            cluster::explain::text(&explanation, arguments.question, look)
+        });
+    }
     let name = reference.name().unwrap_or_default();
     let explanation = client.explain(reference.kind().word(), name).await?;
     session.show(&explanation, &reference.to_string(), |look| {
@@ -38,9 +56,32 @@ pub(super) async fn run(session: &mut Session, arguments: &ExplainArguments) -> 
     })
 }
 
+/// The failure of a run that was not found, with the kind that its namespace resembles.
+fn no_run(stop: Stop, name: &ScopedName) -> Stop {
+    let Stop::Failed(mut failure) = stop else {
+        return stop;
+    };
+    let problem = failure.problem.as_ref();
+    let is_missing = problem.is_some_and(|problem| problem.code == Code::NotFound);
+    let kinds = [Kind::Run, Kind::Booking, Kind::Limit, Kind::Pod];
+    let kind = nearest(name.namespace(), kinds.map(Kind::word));
+    if let Some(kind) = kind.filter(|_| is_missing && failure.hint.is_none()) {
+        failure.hint = Some(format!(
+            "if you mean a {kind}: `bursar explain {kind}/{}`",
+            name.name()
+        ));
+    }
+    Stop::Failed(failure)
+}
+
 /// Refuses a question that does not apply to the object, and names those that do.
 fn check_question(question: Question, reference: &Reference, is_past: bool) -> Result<(), Failure> {
+    if reference.kind() == Kind::Run && question == Question::When {
+        let message = "`when` is not answered for runs yet: this version makes no forecasts";
+        return Err(Failure::usage(message).hint("ask `why` or `who`, or omit the question"));
+    }
     let answered: &[Question] = match (reference.kind(), is_past) {
+        (Kind::Run, _) => &[Question::Why, Question::Who],
         (Kind::Pod, false) => &[Question::Why, Question::When, Question::How],
         // The past has no next change.
         (Kind::Pod, true) => &[Question::Why, Question::How],

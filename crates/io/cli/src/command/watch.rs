@@ -55,6 +55,18 @@ pub(super) async fn list<T: Listed + Clone>(
     fetch: impl AsyncFn() -> Result<ListAnswer<T>, Error>,
     client: &Client,
 ) -> Result<(), Stop> {
+    list_of(session, flags, filter, fetch, client, "").await
+}
+
+/// [`list`] of a place, as in ` in namespace speech`, which follows the text of an empty list.
+pub(super) async fn list_of<T: Listed + Clone>(
+    session: &mut Session,
+    flags: &ListFlags,
+    filter: &Filter,
+    fetch: impl AsyncFn() -> Result<ListAnswer<T>, Error>,
+    client: &Client,
+    place: &str,
+) -> Result<(), Stop> {
     if flags.watch && session.is_virtual() {
         return Err(Failure::usage("a scenario has no end to watch for: leave out `-w`").into());
     }
@@ -71,7 +83,7 @@ pub(super) async fn list<T: Listed + Clone>(
     if flags.watch && session.for_programs() {
         list::print_changed(session, &items, &present.iter().collect::<Vec<_>>())?;
     } else {
-        list::print(session, &present)?;
+        list::print(session, &present, place)?;
     }
     let Some(changes) = &mut changes else {
         return Ok(());

@@ -7,6 +7,7 @@ use bursar_engine::market::Mode;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::HELP;
+use super::cluster::Scope;
 use super::flags::{ListFlags, words};
 
 #[derive(Args, Clone, Debug)]
@@ -61,13 +62,15 @@ pub(crate) struct ApplyArguments {
 #[derive(Args, Clone, Debug)]
 #[command(
     before_help = "example:  bursar delete limit/python node/a01 --yes",
-    after_help = "Records stay: bookings made under a limit remain in the ledger.",
+    after_help = "Records stay: bookings made under a limit, and used hours, remain in the ledger. A run is\ncancelled, never deleted.",
     help_template = HELP
 )]
 pub(crate) struct DeleteArguments {
-    /// Objects to remove: limit/NAME or node/NAME
+    /// Objects to remove: budget/[NAMESPACE/]NAME, limit/NAME or node/NAME
     #[arg(required = true, value_name = "REF")]
     pub(crate) references: Vec<String>,
+    #[command(flatten)]
+    pub(crate) scope: Scope,
     /// Show what would be removed, change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -78,9 +81,11 @@ pub(crate) struct DeleteArguments {
 
 #[derive(Args, Clone, Debug)]
 #[command(
-    before_help = "example:  bursar explain booking/job-1",
+    before_help = "example:  bursar explain asr-xl -n speech",
     before_long_help = "\
 examples:
+  bursar explain asr-xl -n speech     why a run waits, and who pays for it
+  bursar explain speech/asr-xl who    one question only
   bursar explain booking/job-1        why it waits, when it may be granted, what would help
   bursar explain booking/job-1 when   one question only
   bursar explain limit/python         its use and its holders
@@ -90,11 +95,13 @@ examples:
     help_template = HELP
 )]
 pub(crate) struct ExplainArguments {
-    /// Object to explain: booking/ID, limit/NAME or pod/NAME
+    /// Object to explain: [run/][NAMESPACE/]NAME, booking/ID, limit/NAME or pod/NAME
     #[arg(value_name = "REF")]
     pub(crate) reference: String,
     /// Answer only this question
     pub(crate) question: Option<Question>,
+    #[command(flatten)]
+    pub(crate) scope: Scope,
     /// Explain a pod at an earlier time: -5m, 14:30, or an RFC 3339 time
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) at: Option<String>,
@@ -106,7 +113,7 @@ pub(crate) enum Question {
     Why,
     /// Time of the next change; for bookings and pods
     When,
-    /// Tenant and limits that count it; for bookings
+    /// Envelopes that pay for a run; tenant and limits that count a booking
     Who,
     /// The calculation; for pods
     How,

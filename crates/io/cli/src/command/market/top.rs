@@ -13,7 +13,7 @@ use bursar_units::ObjectName;
 use super::BLANK;
 use super::scene::{is_measured, scene};
 use crate::command::spine::node::{all_markets, mode_meaning};
-use crate::failure::Stop;
+use crate::failure::{Stop, not_a_list};
 use crate::grammar::{Format, TopArguments};
 use crate::layout::{self, Column, Look, Meaning, Shown, WIDTH};
 use crate::list;
@@ -44,6 +44,7 @@ pub(in crate::command) async fn run(
             let names = pods.flat_map(|pod| ["pod/", &pod.pod, "\n"]);
             session.print(&names.collect::<String>())
         }
+        (Format::Csv, _, _) => Err(not_a_list().into()),
         (Format::Table | Format::Wide, [], _) => {
             session.aside(NO_MARKET);
             Ok(())

@@ -2,7 +2,7 @@
 
 mod check;
 mod keep;
-mod tail;
+pub(in crate::command) mod tail;
 
 use bursar_ledger::maintain::Tokens;
 

@@ -1,11 +1,12 @@
 //! `bursar ledger tail`: records as sentences.
 
+use bursar_client::Client;
 use bursar_client::api::{ListAnswer, ListRecords, PAGE_MAX, PageSize, RecordView};
-use bursar_engine::{Kind, words};
+use bursar_engine::{Kind, Reference, words};
 
 use crate::command::read_reference;
 use crate::command::watch::Changes;
-use crate::failure::{Failure, Stop};
+use crate::failure::{Failure, Stop, not_a_list};
 use crate::grammar::Format;
 use crate::layout::{Look, Meaning, labelled_within};
 use crate::session::Session;
@@ -68,6 +69,28 @@ pub(super) async fn run(
     }
 }
 
+/// All records about an object.
+pub(in crate::command) async fn history(
+    client: &Client,
+    object: &Reference,
+) -> Result<Vec<RecordView>, Stop> {
+    let fetch = async |start: &PageStart| {
+        let page = ListRecords {
+            limit: Some(PageSize(PAGE_MAX)),
+            object: Some(object.clone()),
+            ..start.query()
+        };
+        Ok(client.records(&page).await?)
+    };
+    let mut all = Vec::new();
+    let take = |records| {
+        all.extend(records);
+        Ok(())
+    };
+    read(PageStart::Record(0), fetch, take).await?;
+    Ok(all)
+}
+
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum PageStart {
     Record(u64),
@@ -111,6 +134,7 @@ fn print(session: &mut Session, record: &RecordView) -> Result<(), Stop> {
     match session.common.output {
         Format::Json | Format::Yaml => session.print_line(record),
         Format::Name => session.console.data(&format!("record/{}\n", record.seq)),
+        Format::Csv => Err(not_a_list().into()),
         Format::Table | Format::Wide => {
             let text = text(record, &session.look(), session.console.columns());
             session.print(&text)
@@ -119,7 +143,7 @@ fn print(session: &mut Session, record: &RecordView) -> Result<(), Stop> {
 }
 
 /// `48,102  Mon 16 Nov 10:00:01  ada  limit python changed…`, each sentence on its own lines.
-fn text(record: &RecordView, look: &Look, columns: usize) -> String {
+pub(in crate::command) fn text(record: &RecordView, look: &Look, columns: usize) -> String {
     let number = words::number(record.seq);
     let Some(at) = record.at else {
         return format!(

@@ -1,0 +1,194 @@
+//! `bursar budget usage`: used GPU time by owner, run, day or envelope.
+
+use bursar_client::api::cluster::{GetUsage, Usage, UsageBy, UsageRow, UsageSums};
+use bursar_engine::words;
+
+use super::hours;
+use crate::command::cluster::{lease, names};
+use crate::failure::{Failure, Stop};
+use crate::grammar::{Format, UsageArguments};
+use crate::layout::{Column, Shown, table};
+use crate::list::csv_line;
+use crate::session::Session;
+
+/// A row with its name.
+struct Named {
+    name: String,
+    owner: String,
+    sums: UsageSums,
+}
+
+pub(super) async fn run(session: &mut Session, arguments: &UsageArguments) -> Result<(), Stop> {
+    let since = lease::time(session, arguments.since.as_deref())?;
+    let until = lease::time(session, arguments.until.as_deref())?;
+    let name = arguments.name.as_deref();
+    let name = name.map(|name| names::budget(session, name, &arguments.scope));
+    let name = name.transpose()?;
+    let client = session.client().await?;
+    let owner = match &name {
+        Some(name) => Some(client.budget(name).await?.spec.owner),
+        None => None,
+    };
+    let period = GetUsage {
+        by: Some(arguments.by),
+        since,
+        until,
+        owner,
+    };
+    let usage = client.usage(&period).await?;
+    match session.common.output {
+        Format::Json | Format::Yaml => session.print_value(&usage),
+        Format::Name => Err(Failure::usage("used time has no name, use another format").into()),
+        Format::Csv => session.print(&csv(&usage)),
+        Format::Table | Format::Wide if usage.items.is_empty() => {
+            session.aside("nothing was used in this period\n\nhint: `bursar runs -A` lists runs\n");
+            Ok(())
+        }
+        Format::Table | Format::Wide => {
+            let wide = session.common.output == Format::Wide;
+            let look = session.look();
+            let text = table(columns(usage.by), &rows(&usage), &look, wide);
+            session.print(&text)?;
+            let since = usage.since;
+            let since = since.map(|at| format!("from {}; ", look.absolute(at)));
+            session.aside(&format!(
+                "note: {}leases = debits + unfunded, to the millisecond (record {})\n",
+                since.unwrap_or_default(),
+                words::number(usage.record)
+            ));
+            Ok(())
+        }
+    }
+}
+
+fn rows(usage: &Usage) -> Vec<Named> {
+    let total = Named {
+        name: "total".to_owned(),
+        owner: String::new(),
+        sums: usage.total,
+    };
+    let rows = usage.items.iter().map(|row| Named {
+        name: name(usage.by, row),
+        owner: owner(row),
+        sums: row.sums,
+    });
+    rows.chain(std::iter::once(total)).collect()
+}
+
+fn name(by: UsageBy, row: &UsageRow) -> String {
+    let name = match by {
+        UsageBy::Owner => return owner(row),
+        UsageBy::Run => row.run.clone(),
+        UsageBy::Day => row.day.clone(),
+        UsageBy::Envelope => row.envelope.clone(),
+    };
+    name.unwrap_or_else(|| "unfunded".to_owned())
+}
+
+fn owner(row: &UsageRow) -> String {
+    let owner = row.owner.as_ref();
+    owner.map(ToString::to_string).unwrap_or_default()
+}
+
+const LEASED: Column<Named> = Column::of_count("GPU-HOURS", Shown::Always, |row, _| {
+    hours(row.sums.leased_gpu_ms)
+});
+const OWNED: Column<Named> = Column::of_count("OWNED", Shown::Always, |row, _| {
+    hours(row.sums.owned_gpu_ms)
+});
+const SHARED: Column<Named> = Column::of_count("SHARED", Shown::Always, |row, _| {
+    hours(row.sums.shared_gpu_ms)
+});
+const BORROWED: Column<Named> = Column::of_count("BORROWED", Shown::Always, |row, _| {
+    hours(row.sums.borrowed_gpu_ms)
+});
+const UNFUNDED: Column<Named> = Column::of_count("UNFUNDED", Shown::Always, |row, _| {
+    hours(row.sums.unfunded_gpu_ms)
+});
+const LENT: Column<Named> =
+    Column::of_count("LENT", Shown::Always, |row, _| hours(row.sums.lent_gpu_ms));
+
+const fn head(name: &'static str) -> Column<Named> {
+    Column::of_text(name, Shown::Always, |row, _| row.name.clone())
+}
+
+fn columns(by: UsageBy) -> &'static [Column<Named>] {
+    const OWNER: Column<Named> =
+        Column::of_text("OWNER", Shown::Room(1), |row, _| row.owner.clone());
+    const BY_OWNER: &[Column<Named>] = &[
+        head("OWNER"),
+        LEASED,
+        OWNED,
+        SHARED,
+        BORROWED,
+        UNFUNDED,
+        LENT,
+    ];
+    const BY_RUN: &[Column<Named>] = &[
+        head("RUN"),
+        OWNER,
+        LEASED,
+        OWNED,
+        SHARED,
+        BORROWED,
+        UNFUNDED,
+    ];
+    const BY_DAY: &[Column<Named>] = &[head("DAY"), LEASED, OWNED, SHARED, BORROWED, UNFUNDED];
+    const BY_ENVELOPE: &[Column<Named>] = &[
+        head("ENVELOPE"),
+        OWNER,
+        LEASED,
+        OWNED,
+        SHARED,
+        BORROWED,
+        UNFUNDED,
+        LENT,
+    ];
+    match by {
+        UsageBy::Owner => BY_OWNER,
+        UsageBy::Run => BY_RUN,
+        UsageBy::Day => BY_DAY,
+        UsageBy::Envelope => BY_ENVELOPE,
+    }
+}
+
+/// Exact amounts under the field names of JSON, without the total.
+fn csv(usage: &Usage) -> String {
+    let heads = [
+        usage.by.word(),
+        "owner",
+        "uid",
+        "leasedGpuMs",
+        "ownedGpuMs",
+        "sharedGpuMs",
+        "borrowedGpuMs",
+        "unfundedGpuMs",
+        "lentGpuMs",
+    ];
+    // By owner the first column is the owner already.
+    let is_shown = |at: usize| !(at == 1 && usage.by == UsageBy::Owner);
+    let line = |cells: Vec<String>| {
+        let cells = cells.into_iter().enumerate();
+        csv_line(cells.filter(|(at, _)| is_shown(*at)).map(|(_, cell)| cell))
+    };
+    let rows = usage.items.iter().map(|row| {
+        let sums = &row.sums;
+        let amounts = [
+            sums.leased_gpu_ms,
+            sums.owned_gpu_ms,
+            sums.shared_gpu_ms,
+            sums.borrowed_gpu_ms,
+            sums.unfunded_gpu_ms,
+            sums.lent_gpu_ms,
+        ];
+        let names = [
+            name(usage.by, row),
+            owner(row),
+            row.uid.clone().unwrap_or_default(),
+        ];
+        let amounts = amounts.iter().map(u64::to_string);
+        line(names.into_iter().chain(amounts).collect())
+    });
+    let heads = line(heads.map(str::to_owned).to_vec());
+    heads + &rows.collect::<String>()
+}
