@@ -16,6 +16,8 @@ use bursar_plane::inventory::{CLUSTER, DOMAIN, FLAVOR, REGION};
 use bursar_plane::{Class, Decided, Due, Node, Plane, Steps};
 use bursar_units::{Instant, Label, Millis, ObjectName, ScopedName};
 
+use crate::naive::Model;
+
 pub(crate) const HOUR: u64 = 3_600_000;
 
 pub(crate) fn at(ms: u64) -> Instant {
@@ -150,6 +152,8 @@ pub(crate) struct World {
     pub(crate) reports_starts: bool,
     /// Whether every record is compared with a fold and a restored state.
     is_compared: bool,
+    /// The naive model, if the world has one.
+    pub(crate) model: Option<Model>,
 }
 
 impl World {
@@ -163,6 +167,7 @@ impl World {
             records: Vec::new(),
             reports_starts: true,
             is_compared: true,
+            model: None,
         };
         for (number, gpus) in domains.iter().enumerate() {
             world.set_node(node(
@@ -195,6 +200,7 @@ impl World {
         if events.is_empty() {
             return result;
         }
+        let before = self.model.is_some().then(|| self.folded.clone());
         for event in &events {
             self.folded.apply(event.time().unwrap_or(self.now), event);
         }
@@ -206,6 +212,10 @@ impl World {
             events,
             is_tick,
         });
+        if let (Some(model), Some(before)) = (&mut self.model, before) {
+            let record = self.records.last().unwrap();
+            model.take(record, &self.nodes, &before, &self.folded);
+        }
         self.compare();
         result
     }
