@@ -1,5 +1,5 @@
-//! One world: replicas, clients, operators, a network, a store, a machine and its CPU market, all
-//! from one seed.
+//! One world: replicas, clients, operators, a network, a store, a machine and its CPU market, and a
+//! cluster with budgets and runs, all from one seed.
 //!
 //! A step is one scheduled action. Between two steps the runners of all processes run, as tasks on
 //! a runtime whose paused time is the time of the world: it advances to the next action or to the
@@ -11,6 +11,7 @@ mod action;
 mod checker;
 mod client;
 mod clients;
+mod cluster;
 mod decided;
 mod executor;
 mod habits;
@@ -37,6 +38,7 @@ use tokio::runtime::{Builder, Runtime};
 use self::action::{Action, Schedule};
 use self::checker::Checker;
 use self::client::{Client, Phase};
+use self::cluster::Cluster;
 use self::executor::SharedHost;
 use self::habits::Habits;
 use self::host::Host;
@@ -69,6 +71,7 @@ pub struct World<'a> {
     store: MemoryStore,
     host: SharedHost,
     market: Market,
+    cluster: Cluster,
     checker: Checker,
     replicas: Vec<Replica>,
     clients: Vec<Client>,
@@ -134,6 +137,7 @@ impl<'a> World<'a> {
             store,
             host: SharedHost::new(Host::new(rng.split()), beginning),
             market: Market::default(),
+            cluster: Cluster::default(),
             replicas: (0..habits.replicas).map(|_| Replica::new()).collect(),
             clients: Vec::new(),
             requests: BTreeMap::new(),
@@ -182,6 +186,7 @@ impl<'a> World<'a> {
         self.plan_start(0, 0);
         self.schedule.plan(5, Action::Operate);
         self.schedule.plan(5, Action::Clear);
+        self.schedule.plan(6, Action::Use);
         if self.habits.trouble_ms > 0 {
             self.schedule.plan(self.habits.trouble_ms, Action::Trouble);
         }
@@ -203,6 +208,7 @@ impl<'a> World<'a> {
         }
         self.check_gone()?;
         self.check_market()?;
+        self.check_cluster()?;
         Ok(true)
     }
 
@@ -299,6 +305,12 @@ impl<'a> World<'a> {
                     self.report_market(replica);
                 }
             }
+            Action::Use => self.use_cluster(),
+            Action::Keep(replica, _) => {
+                if self.is_awake(replica, &action) {
+                    self.keep_processes(replica);
+                }
+            }
             Action::Start(replica) => return self.start(replica),
             Action::Trouble => return self.trouble(),
             Action::Operate => self.operate(),
@@ -320,6 +332,7 @@ impl<'a> World<'a> {
             }
         }
         self.clear_market();
+        self.plan_keeps();
         let mut steps = 0;
         loop {
             while self.step()? {
@@ -331,7 +344,7 @@ impl<'a> World<'a> {
             let (holding, waiting) = self.checker.counts();
             let is_told = self.market_is_known();
             let is_empty = self.host.lock().ids().next().is_none();
-            if is_told && holding + waiting == 0 && is_empty {
+            if is_told && holding + waiting == 0 && is_empty && self.runs_are_over() {
                 break;
             }
             // Without a leader, no held slot would be freed.
@@ -341,14 +354,20 @@ impl<'a> World<'a> {
                     .as_ref()
                     .is_some_and(|process| process.epoch == self.epoch && !process.is_over())
             });
-            if is_led {
+            if is_led && self.runs_are_over() {
                 break;
             }
-            self.plan_start(0, self.now_ms);
+            if is_led {
+                // A run started after the last comparison.
+                self.plan_keeps();
+            } else {
+                self.plan_start(0, self.now_ms);
+            }
         }
         self.checker.check_empty()?;
         self.check_machine_is_empty()?;
         self.check_market_is_known()?;
+        self.check_runs_are_over()?;
         self.checker.refold()?;
         for replica in &self.replicas {
             if let Some(process) = &replica.process {

@@ -46,6 +46,10 @@ pub(super) enum Action {
     Clear,
     /// A process reports the changes of the agent to the ledger.
     Report(usize, u64),
+    /// A person changes a budget, a node or a run.
+    Use,
+    /// A process compares its view with the executor of runs.
+    Keep(usize, u64),
     /// A process begins to lead.
     Start(usize),
     /// A failure of a store, clock, process or disk.
@@ -97,6 +101,8 @@ impl Action {
             Self::Resolve(..) => "step: the store is asked",
             Self::Clear => "step: an agent clears",
             Self::Report(..) => "step: a market is compared",
+            Self::Use => "step: a person uses the cluster",
+            Self::Keep(..) => "step: the executor of runs is compared",
             Self::Start(_) => "step: a process starts",
             Self::Trouble | Self::Land | Self::FreeDisk => "step: trouble",
             Self::Operate => "step: an operator acts",
@@ -139,6 +145,8 @@ impl fmt::Display for Action {
             Self::Resolve(replica, _) => write!(f, "replica {replica} asks its store"),
             Self::Clear => f.write_str("the agent clears its node"),
             Self::Report(replica, _) => write!(f, "replica {replica} compares the market"),
+            Self::Use => f.write_str("a person uses the cluster"),
+            Self::Keep(replica, _) => write!(f, "replica {replica} compares the executor of runs"),
             Self::Start(replica) => write!(f, "replica {replica} starts"),
             Self::Trouble => f.write_str("trouble"),
             Self::Operate => f.write_str("an operator acts"),

@@ -12,6 +12,7 @@ use bursar_booking::invariants::over_limit;
 use bursar_booking::{
     End, Event as BookingEvent, Fence, LimitUse, Reply, Request, Standing, Submission,
 };
+use bursar_cluster::{Clusters, Event as ClusterEvent, Run, Stage};
 use bursar_engine::codec::{Record, decode, decode_events, encode};
 use bursar_engine::invariants::{self, Mark};
 use bursar_engine::market::{Event as MarketEvent, Known};
@@ -21,7 +22,7 @@ use bursar_journal::tile::Builder;
 use bursar_ledger::intake::{Failure, Outcome};
 use bursar_ledger::store::Reader as _;
 use bursar_ledger::store::memory::MemoryStore;
-use bursar_units::{BookingId, Instant};
+use bursar_units::{BookingId, Instant, ScopedName};
 
 use super::decided::Decided;
 use crate::summary::Tally;
@@ -52,6 +53,8 @@ pub(super) struct Checker {
     gone: Vec<Gone>,
     /// Recorded market events that were not yet compared with the agent.
     market: Vec<MarketEvent>,
+    /// Recorded cluster events that were not yet compared with the executor, with their times.
+    cluster: Vec<(Instant, ClusterEvent)>,
 }
 
 /// The exit of a process in the ledger.
@@ -98,6 +101,7 @@ impl Checker {
             absences: Vec::new(),
             gone: Vec::new(),
             market: Vec::new(),
+            cluster: Vec::new(),
         }
     }
 
@@ -148,6 +152,28 @@ impl Checker {
     /// Market events that were recorded since the last call.
     pub(super) fn take_market(&mut self) -> Vec<MarketEvent> {
         std::mem::take(&mut self.market)
+    }
+
+    /// Cluster events that were recorded since the last call, with their times.
+    pub(super) fn take_cluster(&mut self) -> Vec<(Instant, ClusterEvent)> {
+        std::mem::take(&mut self.cluster)
+    }
+
+    /// The cluster in the ledger, and the time of the last record.
+    pub(super) fn clusters(&self) -> (Instant, &Clusters) {
+        (self.shadow.spine.time, &self.shadow.clusters)
+    }
+
+    /// Names of the runs that have not ended.
+    pub(super) fn live_runs(&self) -> Vec<ScopedName> {
+        let runs = self.shadow.clusters.runs();
+        let live = runs.filter(|run| run.stage != Stage::Ended);
+        live.map(|run| run.run.id()).collect()
+    }
+
+    /// The newest run of a name, as submitted.
+    pub(super) fn run(&self, name: &ScopedName) -> Option<Run> {
+        Some(self.shadow.clusters.run_named(name)?.run)
     }
 
     /// The market of a node in the ledger.
@@ -493,7 +519,11 @@ impl Checker {
                     self.market.push(event.clone());
                     continue;
                 }
-                Event::Spine(_) | Event::Cluster(_) => continue,
+                Event::Cluster(event) => {
+                    self.cluster.push((at, event.clone()));
+                    continue;
+                }
+                Event::Spine(_) => continue,
             };
             match event {
                 BookingEvent::Reserved(Request {

@@ -30,6 +30,8 @@ pub(super) struct Habits {
     pub(super) delay_ms: u64,
     pub(super) trouble_ms: u64,
     pub(super) operate_ms: u64,
+    /// The longest pause between two commands of people to the cluster.
+    pub(super) use_ms: u64,
     /// Average number of stages between two crashes; zero means no crashes.
     pub(super) crash_once_in: u64,
     /// Whether there are pauses of days.
@@ -64,6 +66,7 @@ impl Habits {
                 rng.one_of([2_000, 15_000, 60_000])
             },
             operate_ms: rng.one_of([700, 5_000, 40_000]),
+            use_ms: rng.one_of([200, 1_000, 5_000]),
             crash_once_in: if is_calm {
                 0
             } else {

@@ -39,7 +39,8 @@ impl World<'_> {
             | Action::Commit(replica, incarnation)
             | Action::Publish(replica, incarnation)
             | Action::Resolve(replica, incarnation)
-            | Action::Report(replica, incarnation) => (*replica, *incarnation),
+            | Action::Report(replica, incarnation)
+            | Action::Keep(replica, incarnation) => (*replica, *incarnation),
             _ => return false,
         };
         self.replicas.get(replica).is_none_or(|one| {
@@ -334,6 +335,7 @@ impl World<'_> {
             one.runner = Some(runner);
         }
         self.plan_report(replica);
+        self.plan_keep(replica);
         self.plan_build(replica, self.now_ms);
         Ok(())
     }
