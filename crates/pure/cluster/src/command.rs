@@ -40,7 +40,7 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "is_default", with = "whole")]
         incarnation: u64,
         /// Pods that are gone. Absent: all of them.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[serde(default, skip_serializing_if = "Vec::is_empty", with = "whole::list")]
         pods: Vec<u64>,
         /// Their result.
         exit: Exit,

@@ -214,6 +214,7 @@ impl Clusters {
             gpus: run.total_gpus,
             pod_gpus: run.pod(),
             declared: self.nodes.declared_gpus(&run.flavor, &run.location),
+            largest: self.nodes.largest_domain(&gang(run)),
         })
     }
 

@@ -146,7 +146,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "is_default", with = "whole")]
         incarnation: u64,
         /// Pods. Absent: all that were left.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[serde(default, skip_serializing_if = "Vec::is_empty", with = "whole::list")]
         pods: Vec<u64>,
         /// Number of GPUs.
         #[serde(with = "whole")]

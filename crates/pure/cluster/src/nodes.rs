@@ -118,6 +118,22 @@ impl Nodes {
         wanted.map(|declared| u64::from(declared.gpus)).sum()
     }
 
+    /// GPUs in whole pods of a gang that the largest of its domains has, on all declared nodes taken
+    /// empty.
+    pub fn largest_domain(&self, gang: &Gang) -> u64 {
+        let mut domains: BTreeMap<&Place, u64> = BTreeMap::new();
+        for node in self.declared.values() {
+            if let Some((place, _)) = &node.seat
+                && node.is_at(&gang.flavor, &gang.location)
+            {
+                let gpus = u64::from(node.gpus);
+                let part = gpus.checked_rem(gang.pod_gpus).unwrap_or(gpus);
+                *domains.entry(place).or_default() += gpus - part;
+            }
+        }
+        domains.into_values().max().unwrap_or(0)
+    }
+
     /// Free GPUs of a flavor at some places, on schedulable nodes.
     pub fn free_gpus(&self, flavor: &Label, location: &Selector) -> u64 {
         let nodes = self.declared.iter();

@@ -49,6 +49,8 @@ pub enum Refusal {
         pod_gpus: u64,
         /// GPUs of that flavor at the allowed places, on all declared nodes.
         declared: u64,
+        /// GPUs in whole pods that the largest domain would have for one group, taken empty.
+        largest: u64,
     },
     /// A live run of that name has another value in a field that must not change.
     #[error("run {run} exists with another {field}")]

@@ -7,6 +7,8 @@
     reason = "a tool of the developer that writes two files"
 )]
 
+#[path = "../tests/it/runs.rs"]
+mod runs;
 #[path = "../tests/it/script.rs"]
 #[expect(dead_code, reason = "the tests use the rest")]
 mod script;

@@ -3,15 +3,19 @@
 //! It shares no code with the counters of the planes. It has the open bookings in one map and their
 //! sums in another, and at each grant searches all limits for those that apply (S1).
 
+mod meters;
+mod money;
+
 use std::collections::BTreeMap;
 
 use bursar_booking::execution::Adoption;
 use bursar_booking::limit::Kind;
 use bursar_booking::{Event as Booking, Limit, Request, Scope, Standing, Submission};
 use bursar_units::words::{count, number};
-use bursar_units::{Amount, BookingId, Label, ObjectName, Total};
+use bursar_units::{Amount, BookingId, Instant, Label, ObjectName, Total};
 
-use crate::{Event, State, spine};
+use crate::{Event, State, cluster, spine};
+use money::Money;
 
 /// Result of one check.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -31,6 +35,7 @@ pub struct Tally {
     used: BTreeMap<Value, Total>,
     limits: BTreeMap<ObjectName, Limit>,
     nodes: BTreeMap<ObjectName, Amount>,
+    money: Money,
     ended: u64,
     changes: u64,
     /// First grant above a bound.
@@ -80,6 +85,7 @@ impl Tally {
         let mut tally = Self {
             limits: limits.collect(),
             nodes: nodes.collect(),
+            money: Money::of(state),
             ..Self::default()
         };
         for id in bookings.live_ids(None) {
@@ -93,8 +99,8 @@ impl Tally {
         tally
     }
 
-    /// Counts an event.
-    pub fn take(&mut self, seq: u64, event: &Event) {
+    /// Counts an event of that time.
+    pub fn take(&mut self, seq: u64, at: Instant, event: &Event) {
         match event {
             Event::Booking(event) => self.take_booking(seq, event),
             Event::Spine(spine::Event::NodeSet(node)) => {
@@ -105,13 +111,24 @@ impl Tally {
                 self.changes += 1;
                 self.nodes.remove(name);
             }
-            Event::Spine(_) | Event::Market(_) | Event::Cluster(_) => {}
+            Event::Cluster(event) => {
+                self.changes += u64::from(is_change(event));
+                self.money.take(seq, at, event);
+            }
+            Event::Spine(_) | Event::Market(_) => {}
         }
     }
 
+    /// Ends a record: the sums of money and the meters are checked after every one.
+    pub fn end_record(&mut self, seq: u64) {
+        self.money.end_record(seq);
+    }
+
     /// Results for the state after the events.
-    pub fn findings(&self, state: &State) -> [Finding; 2] {
-        [self.limits_check(), self.bookings_check(state)]
+    pub fn findings(&self, state: &State) -> Vec<Finding> {
+        let money = self.money.finding(state);
+        let others = [self.limits_check(), self.bookings_check(state)];
+        money.into_iter().chain(others).collect()
     }
 
     fn take_booking(&mut self, seq: u64, event: &Booking) {
@@ -155,14 +172,16 @@ impl Tally {
     }
 
     fn limits_check(&self) -> Finding {
-        if let Some(detail) = &self.above {
+        if let Some(detail) = self.above.as_ref().or_else(|| self.money.above()) {
             return Finding::failed("limits", detail.clone());
         }
         let changes = count(self.changes, "change");
-        Finding::passed(
-            "limits",
-            format!("no slot limit above its bound, {changes}"),
-        )
+        let what = if self.money.is_begun() {
+            "envelope, cap, pool or slot limit"
+        } else {
+            "slot limit"
+        };
+        Finding::passed("limits", format!("no {what} above its bound, {changes}"))
     }
 
     /// Checks that every booking has ended once or is in the state.
@@ -290,6 +309,18 @@ impl Tally {
         self.wrong
             .get_or_insert(format!("record {}: booking {id} {what}", number(seq)));
     }
+}
+
+/// Whether an event changes the GPUs or the limit of a meter.
+fn is_change(event: &cluster::Event) -> bool {
+    matches!(
+        event,
+        cluster::Event::BudgetSet(_)
+            | cluster::Event::BudgetDropped { .. }
+            | cluster::Event::RunFunded { .. }
+            | cluster::Event::RunDemoted { .. }
+            | cluster::Event::LeasesClosed { .. }
+    )
 }
 
 impl Open {

@@ -1,12 +1,12 @@
 //! Serde form of whole numbers in records: a decimal string above 2⁵³ − 1 (L7).
 //!
-//! For `#[serde(with = "whole")]` on a `u64`, and `whole::optional` on an `Option<u64>`. Each number
-//! has one spelling; any other is refused.
+//! For `#[serde(with = "whole")]` on a `u64`, `whole::optional` on an `Option<u64>`, and `whole::list`
+//! on a `Vec<u64>`. Each number has one spelling; any other is refused.
 
 use std::fmt;
 
 use serde::de::{Error, Visitor};
-use serde::{Deserializer, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::INTEGER_MAX;
 
@@ -31,16 +31,10 @@ pub mod optional {
     use serde::de::{Deserializer, Visitor};
     use serde::{Serialize, Serializer};
 
+    use super::Whole;
+
     /// Serializes an optional number.
     pub fn serialize<S: Serializer>(value: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
-        struct Whole(u64);
-
-        impl Serialize for Whole {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                super::serialize(&self.0, serializer)
-            }
-        }
-
         value.map(Whole).serialize(serializer)
     }
 
@@ -69,6 +63,29 @@ pub mod optional {
         deserializer.deserialize_option(Present)
     }
 }
+
+/// The same for a list of numbers.
+pub mod list {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Whole;
+
+    /// Serializes a list of numbers.
+    pub fn serialize<S: Serializer>(value: &[u64], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(value.iter().copied().map(Whole))
+    }
+
+    /// Deserializes a list of numbers.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
+        let list = Vec::<Whole>::deserialize(deserializer)?;
+        Ok(list.into_iter().map(|Whole(value)| value).collect())
+    }
+}
+
+/// A number inside another type.
+#[derive(Serialize, Deserialize)]
+#[serde(transparent)]
+struct Whole(#[serde(with = "crate::whole")] u64);
 
 const EXPECTED: &str = "a whole number, as a decimal string above 2^53 - 1";
 
@@ -121,6 +138,9 @@ mod tests {
         n: Option<u64>,
     }
 
+    #[derive(Debug, Eq, PartialEq, Serialize, Deserialize)]
+    struct Many(#[serde(with = "super::list")] Vec<u64>);
+
     #[test]
     fn each_number_is_read_back_from_its_one_spelling() {
         for (number, text) in [
@@ -134,6 +154,9 @@ mod tests {
             let (maybe, object) = (Maybe { n: Some(number) }, format!("{{\"n\":{text}}}"));
             assert_eq!(serde_json::to_string(&maybe).unwrap(), object);
             assert_eq!(serde_json::from_str::<Maybe>(&object).unwrap(), maybe);
+            let (many, array) = (Many(vec![number, 7]), format!("[{text},7]"));
+            assert_eq!(serde_json::to_string(&many).unwrap(), array);
+            assert_eq!(serde_json::from_str::<Many>(&array).unwrap(), many);
         }
         let none = Maybe { n: None };
         assert_eq!(serde_json::to_string(&none).unwrap(), "{}");
@@ -163,6 +186,8 @@ mod tests {
             assert!(serde_json::from_str::<One>(text).is_err(), "{text}");
             let object = format!("{{\"n\":{text}}}");
             assert!(serde_json::from_str::<Maybe>(&object).is_err(), "{text}");
+            let array = format!("[7,{text}]");
+            assert!(serde_json::from_str::<Many>(&array).is_err(), "{text}");
         }
     }
 }

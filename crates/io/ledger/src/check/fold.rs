@@ -131,8 +131,9 @@ impl Fold {
             self.redecide(&record, bytes);
             for (at, event) in dated(record.time, &record.events) {
                 self.state.apply(at, event);
-                self.tally.take(kept.seq, event);
+                self.tally.take(kept.seq, at, event);
             }
+            self.tally.end_record(kept.seq);
             self.state.spine.head += 1;
             self.meet();
         }
@@ -225,7 +226,7 @@ impl Fold {
             );
         }
         let findings = self.tally.findings(&self.state);
-        checks.extend(findings.map(|finding| {
+        checks.extend(findings.into_iter().map(|finding| {
             if finding.is_good {
                 Check::passed(finding.name, finding.detail)
             } else {

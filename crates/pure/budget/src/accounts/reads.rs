@@ -170,6 +170,11 @@ impl Accounts {
         })
     }
 
+    /// Number of the last claim, funded or not.
+    pub fn last_claim(&self) -> u64 {
+        self.number
+    }
+
     /// The unfunded claims of an incarnation, earliest demotion first.
     pub fn unfunded(&self, work: &Work) -> Vec<Unfunded> {
         let list = self.works.get(work).into_iter().flat_map(|w| &w.unfunded);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use bursar_booking::{Command as BookingCommand, Event as BookingEvent, fact};
 use bursar_engine::codec::{Error, decode, decode_events, read_command_text};
-use bursar_engine::{Events, market, snapshot, spine};
+use bursar_engine::{Events, cluster, market, snapshot, spine};
 use bursar_journal::record::BlobRef;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -16,8 +16,8 @@ use serde_json::Value;
 
 use crate::{golden, strategies};
 
-/// The commands of the spine, of bookings and of markets.
-pub(crate) const COMMANDS: [&[&str]; 3] = [
+/// The commands of the spine, of bookings, of markets and of the cluster.
+pub(crate) const COMMANDS: [&[&str]; 4] = [
     &[
         "genesis",
         "level",
@@ -45,10 +45,17 @@ pub(crate) const COMMANDS: [&[&str]; 3] = [
         "note",
     ],
     &["reportMarket"],
+    &[
+        "cancelRun",
+        "rotateEnvelope",
+        "runStarted",
+        "runExited",
+        "setPolicy",
+    ],
 ];
 
-/// The events of the spine, of bookings and of markets.
-pub(crate) const EVENTS: [&[&str]; 3] = [
+/// The events of the spine, of bookings, of markets and of the cluster.
+pub(crate) const EVENTS: [&[&str]; 4] = [
     &[
         "genesis",
         "level",
@@ -86,19 +93,38 @@ pub(crate) const EVENTS: [&[&str]; 3] = [
         "originalReturned",
         "marketDigested",
     ],
+    &[
+        "policySet",
+        "budgetSet",
+        "budgetDropped",
+        "epochClosed",
+        "meterNear",
+        "runSubmitted",
+        "runEdited",
+        "runFunded",
+        "runDemoted",
+        "leasesOpened",
+        "leasesClosed",
+        "runEnding",
+        "runRunning",
+        "runEnded",
+        "passUnfinished",
+        "passFinished",
+    ],
 ];
 
-/// The lines of a snapshot that belong to the spine, to bookings and to markets.
-const LINES: [&[&str]; 3] = [
+/// The lines of a snapshot that belong to the spine, to bookings, to markets and to the cluster.
+const LINES: [&[&str]; 4] = [
     &["spine", "node", "token", "key", "keyed"],
     &[
         "totals", "limit", "queued", "granted", "ended", "class", "tenant",
     ],
     &["market", "original"],
+    &["cluster", "policy", "account", "liveRun", "endedRun"],
 ];
 
 /// The kinds of all planes in one list, in the order of the alphabet.
-pub(crate) fn sorted(kinds: [&[&'static str]; 3]) -> BTreeSet<&'static str> {
+pub(crate) fn sorted(kinds: [&[&'static str]; 4]) -> BTreeSet<&'static str> {
     kinds.concat().into_iter().collect()
 }
 
@@ -149,6 +175,9 @@ fn the_kinds_that_are_read_are_the_kinds_of_the_list() {
     assert_eq!(read_by_serde::<spine::Fact>(), LINES[0]);
     assert_eq!(read_by_serde::<fact::Fact>(), LINES[1]);
     assert_eq!(read_by_serde::<market::Fact>(), LINES[2]);
+    assert_eq!(read_by_serde::<cluster::Command>(), COMMANDS[3]);
+    assert_eq!(read_by_serde::<cluster::Event>(), EVENTS[3]);
+    assert_eq!(read_by_serde::<cluster::fact::Fact>(), LINES[3]);
 }
 
 /// A kind of two planes would always be read by the first.

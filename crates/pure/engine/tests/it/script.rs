@@ -14,6 +14,7 @@ use bursar_journal::hash::{Hash, sha256};
 use bursar_market::clear::{Mode as Label, Policy};
 use bursar_units::{Instant, Millis};
 
+use crate::runs;
 use crate::world::{
     START_MS, World, adopt, cancel, change, exited, force, id, label, limit_of, market_report,
     name, note, order, patient, pod, request, reserve, set_limit, settings, started, stop_failed,
@@ -25,6 +26,7 @@ pub(crate) fn everything_happens() -> World {
     let mut world = executions_in_every_stage();
     market(&mut world);
     adopted(&mut world);
+    runs::cluster(&mut world);
     world
 }
 
@@ -85,6 +87,7 @@ pub(crate) fn small_state() -> State {
     upkeep(&mut world);
     executions(&mut world);
     market(&mut world);
+    runs::cluster(&mut world);
     world.state
 }
 

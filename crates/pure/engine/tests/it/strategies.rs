@@ -23,6 +23,8 @@ use proptest::collection::{btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 
+use crate::strategies_cluster;
+
 pub(crate) fn whole() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0_u64..1_000,
@@ -37,7 +39,7 @@ pub(crate) fn instant() -> impl Strategy<Value = Instant> {
     (0..=INTEGER_MAX).prop_map(Instant::from_ms)
 }
 
-fn millis() -> impl Strategy<Value = Millis> {
+pub(crate) fn millis() -> impl Strategy<Value = Millis> {
     prop_oneof![Just(0), 1..100_000_u64, Just(INTEGER_MAX)].prop_map(Millis::from_ms)
 }
 
@@ -49,16 +51,16 @@ pub(crate) fn label() -> impl Strategy<Value = Label> {
     "[a-zöß\"\\\\☂𝄞0-9-]{1,12}".prop_map(|text| Label::new(&text).unwrap())
 }
 
-fn name() -> impl Strategy<Value = ObjectName> {
+pub(crate) fn name() -> impl Strategy<Value = ObjectName> {
     "[a-z0-9][a-z0-9.-]{0,10}[a-z0-9]".prop_map(|text| ObjectName::new(&text).unwrap())
 }
 
 /// Any text: quotes, control characters and the like must survive.
-fn text() -> impl Strategy<Value = String> {
+pub(crate) fn text() -> impl Strategy<Value = String> {
     any::<String>()
 }
 
-fn hash() -> impl Strategy<Value = Hash> {
+pub(crate) fn hash() -> impl Strategy<Value = Hash> {
     any::<[u8; 32]>().prop_map(Hash)
 }
 
@@ -261,6 +263,7 @@ fn change() -> impl Strategy<Value = bursar_engine::Change> {
         name().prop_map(|name| Change::DropLimit { name }.into()),
         node().prop_map(|node| spine::Change::SetNode(node).into()),
         name().prop_map(|name| spine::Change::DropNode { name }.into()),
+        strategies_cluster::change().prop_map(bursar_engine::Change::Cluster),
     ]
 }
 
@@ -334,6 +337,7 @@ pub(crate) fn command() -> BoxedStrategy<Command> {
         spine_command().prop_map(Command::Spine),
         booking_command().prop_map(Command::Booking),
         market_command().prop_map(Command::Market),
+        strategies_cluster::command().prop_map(Command::Cluster),
     ]
     .boxed()
 }
@@ -426,6 +430,7 @@ pub(crate) fn event() -> BoxedStrategy<Event> {
         spine_event().prop_map(Event::Spine),
         booking_event().prop_map(Event::Booking),
         market_event().prop_map(Event::Market),
+        strategies_cluster::event().prop_map(Event::Cluster),
     ]
     .boxed()
 }

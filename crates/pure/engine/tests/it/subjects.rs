@@ -56,11 +56,63 @@ fn stated(json: &Value) -> BTreeSet<String> {
                 "limitSet" | "limitDropped" | "setLimit" | "dropLimit" => note("limit", "name"),
                 "nodeSet" | "nodeDropped" | "setNode" | "dropNode" => note("node", "name"),
                 "tokenCreated" | "tokenRevoked" => note("token", "name"),
+                "budgetDropped" | "dropBudget" => note("budget", "budget"),
+                "budgetSet" | "setBudget" => {
+                    stated.insert(format!("budget/{}", scoped(fields)));
+                }
+                "setRun" => {
+                    stated.insert(format!("run/{}", scoped(fields)));
+                }
+                "runSubmitted" => {
+                    stated.insert(format!("run/{}", scoped(&fields["run"])));
+                }
+                "epochClosed" => stated.extend(of_meter(&fields["epoch"]["meter"])),
+                "meterNear" => stated.extend(of_meter(&fields["near"]["meter"])),
+                kind if fields.get("of").is_some_and(|of| of.get("run").is_some()) => {
+                    stated.extend(of_run(kind, fields));
+                }
                 kind if kind.starts_with("market") || fields.get("node").is_some() => {
                     note("node", "node");
                     note("pod", "pod");
                 }
                 _ => {}
+            }
+        }
+    }
+    stated
+}
+
+/// Namespace and name of a declared object.
+fn scoped(object: &Value) -> String {
+    let part = |field: &str| object[field].as_str().unwrap().to_owned();
+    format!("{}/{}", part("namespace"), part("name"))
+}
+
+/// A meter is named like its envelope; a lending pool and a cap have a word before it.
+fn of_meter(meter: &Value) -> Vec<String> {
+    let text = meter.as_str().unwrap();
+    let words = ["lending/", "cap/"];
+    let name = words.iter().find_map(|word| text.strip_prefix(word));
+    let name = name.unwrap_or(text);
+    let budget = format!("budget/{}", name.rsplit_once('/').unwrap().0);
+    match text.starts_with("cap/") {
+        true => vec![budget],
+        false => vec![budget, format!("envelope/{name}")],
+    }
+}
+
+/// The run, the envelopes of its claims, and the first lease of each pod that opens.
+fn of_run(kind: &str, fields: &Value) -> Vec<String> {
+    let mut stated = vec![format!("run/{}", fields["of"]["run"].as_str().unwrap())];
+    for claim in fields["claims"].as_array().into_iter().flatten() {
+        stated.push(format!("envelope/{}", claim["envelope"].as_str().unwrap()));
+    }
+    if kind == "leasesOpened" {
+        let mut number = fields["first"].as_u64().unwrap_or(0);
+        for pod in fields["pods"].as_array().unwrap() {
+            stated.push(format!("lease/lease-{}.{number}", fields["record"]));
+            for range in pod["gpus"].as_array().unwrap() {
+                number += range[1].as_u64().unwrap() - range[0].as_u64().unwrap() + 1;
             }
         }
     }
@@ -168,11 +220,11 @@ fn what_is_no_subject_is_refused_in_words() {
     let words = |text: &str| text.parse::<Reference>().unwrap_err().to_string();
     assert_eq!(
         words("wedding/job-1"),
-        "`wedding` is not a kind here; the kinds are record, booking, limit, node, pod, token"
+        "`wedding` is not a kind here; the kinds are record, booking, limit, node, pod, token, budget, envelope, run, lease"
     );
     assert_eq!(
         words("job-1"),
-        "`job-1` has no kind, write record/NAME or booking/NAME or limit/NAME or node/NAME or pod/NAME or token/NAME"
+        "`job-1` has no kind, write record/NAME or booking/NAME or limit/NAME or node/NAME or pod/NAME or token/NAME or budget/NAME or envelope/NAME or run/NAME or lease/NAME"
     );
     assert_eq!(words("booking/"), "the name of a booking must not be empty");
     for number in ["x", "-1", "+1", "01", ""] {
