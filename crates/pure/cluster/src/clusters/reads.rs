@@ -139,7 +139,7 @@ impl Clusters {
             started: held.map(|held| held.opened),
             running: held.and_then(|held| held.running),
             ending: held
-                .and_then(|held| held.ending)
+                .and_then(|held| held.ending.as_ref())
                 .map(|ending| (ending.reason, ending.deadline)),
             end: None,
             pods: held
