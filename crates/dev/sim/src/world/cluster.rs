@@ -8,7 +8,7 @@
 mod bookkeeper;
 mod draws;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bursar_cluster::{Command, Event, Exit, ProcessId, Stage, Wanted};
 use bursar_engine::Command as AnyCommand;
@@ -32,6 +32,8 @@ pub(super) struct Cluster {
     runs: u64,
     /// Number of commands of people.
     uses: u64,
+    /// Servers, with the numbers of their processes, whose comparison is planned.
+    planned: BTreeSet<(usize, u64)>,
 }
 
 /// A process that the executor has seen. It never starts one twice.
@@ -174,11 +176,14 @@ impl World<'_> {
         }
     }
 
-    /// Plans the comparison of a process with the executor.
+    /// Plans the comparison of a process with the executor, unless it is planned already.
     pub(super) fn plan_keep(&mut self, replica: usize) {
-        let delay = 2 * self.habits.delay_ms + self.rng.between(10, 500);
-        if let Some(one) = self.replicas.get(replica) {
+        let Some(one) = self.replicas.get(replica) else {
+            return;
+        };
+        if self.cluster.planned.insert((replica, one.incarnation)) {
             let keep = Action::Keep(replica, one.incarnation);
+            let delay = 2 * self.habits.delay_ms + self.rng.between(10, 500);
             self.schedule.plan(self.now_ms + delay, keep);
         }
     }
@@ -186,8 +191,11 @@ impl World<'_> {
     /// A server compares its view with the executor, and reports starts and exits. Reports may be lost,
     /// so it compares again later.
     pub(super) fn keep_processes(&mut self, replica: usize) {
-        let process = self.replicas.get(replica);
-        let process = process.and_then(|one| one.process.as_ref());
+        let Some(one) = self.replicas.get(replica) else {
+            return;
+        };
+        self.cluster.planned.remove(&(replica, one.incarnation));
+        let process = one.process.as_ref();
         let Some(process) = process.filter(|process| !process.is_over()) else {
             return;
         };
@@ -243,6 +251,10 @@ impl World<'_> {
             }
             let gone = self.cluster.bookkeeper.note(*at, event)?;
             self.cluster.check_closed(&gone)?;
+        }
+        if self.is_stopping {
+            // A late request may have started a run.
+            self.plan_keeps();
         }
         let (time, clusters) = self.checker.clusters();
         self.cluster.bookkeeper.check(time, clusters.accounts())

@@ -29,6 +29,8 @@ fn promises_hold_through_crashes_faults_and_clock_jumps() {
         "grants of those who waited",
         "recovered from record 0",
         "renewals answered",
+        "runs ended",
+        "runs started",
     ] {
         assert!(report.tally.count(met) > 0, "never occurred: {met}");
     }

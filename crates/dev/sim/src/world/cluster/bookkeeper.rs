@@ -67,8 +67,11 @@ impl Bookkeeper {
         let mut gone = Vec::new();
         match event {
             Event::RunFunded {
-                of, claims, cause, ..
-            } if matches!(cause, Funded::Take | Funded::Refund) => {
+                of,
+                claims,
+                cause: Funded::Take | Funded::Refund,
+                ..
+            } => {
                 self.turn(at, &of.uid)?.paid += gpus(claims);
             }
             Event::RunDemoted { of, claims, .. } => {
