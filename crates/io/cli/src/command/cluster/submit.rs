@@ -45,7 +45,10 @@ pub(super) async fn run(
     for (name, object) in &runs {
         let value = object.to_value();
         let answer = client.put_run(name, &value, &options, mode).await;
-        let answer = answer.map_err(|error| trace::refused(error.into(), object))?;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return Err(trace::refused(&client, error.into(), object).await),
+        };
         session.show(&answer, &format!("run/{name}"), |look| {
             text(name, &answer, look)
         })?;
@@ -65,7 +68,8 @@ fn read(
     let mut objects = match read_files(&[file]) {
         Ok(objects) => objects.into_iter(),
         Err(mistakes) if session.for_programs() => return Err(mistakes.to_problem().into()),
-        Err(mistakes) => {
+        Err(mut mistakes) => {
+            mistakes.undone = "submitted";
             session.say(&format!("{mistakes}\n"));
             return Err(Stop::Exit(exit::USAGE));
         }

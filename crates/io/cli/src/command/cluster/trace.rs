@@ -1,7 +1,8 @@
 //! The walk over the envelopes that may pay for a run, as a table.
 
-use bursar_client::Problem;
+use bursar_client::api::cluster::ListBudgets;
 use bursar_client::object::Object;
+use bursar_client::{Client, Problem};
 use bursar_engine::cluster::budget::cover::{Bound, Dimension, Relation, Row, RowState};
 use bursar_engine::cluster::budget::{MeterId, Pool};
 use bursar_engine::words;
@@ -21,7 +22,7 @@ const COLUMNS: &[Column<Row>] = &[
 ];
 
 /// A refusal with the walk, the missing payers and the way out.
-pub(super) fn refused(stop: Stop, object: &Object) -> Stop {
+pub(super) async fn refused(client: &Client, stop: Stop, object: &Object) -> Stop {
     let Stop::Failed(mut failure) = stop else {
         return stop;
     };
@@ -29,7 +30,8 @@ pub(super) fn refused(stop: Stop, object: &Object) -> Stop {
         return Stop::Failed(failure);
     };
     if !problem.trace.is_empty() {
-        failure.body = body(problem, object);
+        let has_relatives = has_relatives(client, object).await;
+        failure.body = body(problem, object, has_relatives);
     }
     let changes = &problem.changes;
     if failure.hint.is_none() && !changes.is_empty() {
@@ -38,7 +40,24 @@ pub(super) fn refused(stop: Stop, object: &Object) -> Stop {
     Failure { ..*failure }.into()
 }
 
-fn body(problem: &Problem, object: &Object) -> String {
+/// Whether the owner of a run has a family; also if that cannot be known.
+async fn has_relatives(client: &Client, object: &Object) -> bool {
+    let Object::Run { spec, .. } = object else {
+        return true;
+    };
+    let filter = ListBudgets {
+        owner: spec.owner.clone(),
+        ..ListBudgets::default()
+    };
+    let Ok(budgets) = client.budgets(&filter).await else {
+        return true;
+    };
+    let statuses = budgets.items.iter().map(|budget| budget.status.as_deref());
+    let mut families = statuses.map(|status| status.is_none_or(|status| !status.family.is_empty()));
+    spec.owner.is_none() || families.any(|is_some| is_some)
+}
+
+fn body(problem: &Problem, object: &Object, has_relatives: bool) -> String {
     let look = Look {
         now: bursar_units::Instant::from_ms(0),
         zone: jiff::tz::TimeZone::UTC,
@@ -47,7 +66,7 @@ fn body(problem: &Problem, object: &Object) -> String {
     };
     let table = table(COLUMNS, &first_of_each(&problem.trace), &look, false);
     let lines = table.lines().map(str::to_owned);
-    let note = note(&problem.trace, object).map(|note| format!("note: {note}"));
+    let note = note(&problem.trace, object, has_relatives).map(|note| format!("note: {note}"));
     let mut text = String::new();
     for line in lines.chain(note) {
         text.extend(["  ", &line, "\n"]);
@@ -68,7 +87,7 @@ fn first_of_each(rows: &[Row]) -> Vec<Row> {
 }
 
 /// Kinds of payers that the walk did not find.
-fn note(rows: &[Row], object: &Object) -> Option<String> {
+fn note(rows: &[Row], object: &Object, has_relatives: bool) -> Option<String> {
     let Object::Run { spec, .. } = object else {
         return None;
     };
@@ -80,7 +99,11 @@ fn note(rows: &[Row], object: &Object) -> Option<String> {
     });
     let owner = owner.map_or("its owner", bursar_units::Label::as_str);
     let has_family = has(&[Relation::Sibling, Relation::Ancestor, Relation::Cousin]);
-    let no_family = format!("{owner} has no family that pays for {}", spec.flavor);
+    let no_family = if has_relatives {
+        format!("no relative of {owner} has an envelope of {}", spec.flavor)
+    } else {
+        format!("{owner} has no family")
+    };
     let funding = spec.funding.as_ref();
     let names_sponsor = funding.is_some_and(|funding| !funding.sponsors.is_empty());
     match (has_family, names_sponsor) {
@@ -171,11 +194,11 @@ mod tests {
         problem.trace = vec![own, again];
         let expected = "  ENVELOPE     RELATION  PAYS AT MOST  BOUND BY
   bio/q4/h100  own                 32  concurrency 32 (ConcurrencyCapExceeded)
-  note: org:bio has no family that pays for h100, and the run names no sponsor\n";
-        assert_eq!(body(&problem, &run()), expected);
+  note: org:bio has no family, and the run names no sponsor\n";
+        assert_eq!(body(&problem, &run(), false), expected);
         problem.trace = vec![row("a/b/c", "sibling", r#""state":"sharing-off","room":0"#)];
         assert!(
-            body(&problem, &run())
+            body(&problem, &run(), false)
                 .contains("  a/b/c     sibling              0  it does not share\n")
         );
     }
