@@ -121,7 +121,7 @@ fn payer(who: &Who, total: u64) -> String {
     let free = free
         .map(|(free, limit)| format!(", {}/{} free", words::number(free), words::number(limit)));
     let held = held_gpu_ms.filter(|held| *held > 0);
-    let held = held.map(|ms| format!(", holds ahead {} GPU-hours", words::number(ms / HOUR_MS)));
+    let held = held.map(|ms| format!(", holds ahead {}", words::count(ms / HOUR_MS, "GPU-hour")));
     format!(
         "{payer} pays for {all}{} ({right}{}){}",
         words::number(*gpus),

@@ -261,7 +261,7 @@ fn payers(answer: &RunAnswer) -> String {
             _ => format!("{} ", words::number(take.gpus)),
         };
         let hours = length.map(|length| length.ms().saturating_mul(take.gpus) / HOUR_MS);
-        let hours = hours.map(|hours| format!(", up to {} GPU-hours", words::number(hours)));
+        let hours = hours.map(|hours| format!(", up to {}", words::count(hours, "GPU-hour")));
         format!("{gpus}{}{}", take.envelope, hours.unwrap_or_default())
     };
     let count = answer.takes.len();

@@ -2,7 +2,7 @@
 
 use bursar_client::api::cluster::ListBudgets;
 use bursar_client::object::Object;
-use bursar_client::{Client, Problem};
+use bursar_client::{Client, Code, Problem};
 use bursar_engine::cluster::budget::cover::{Bound, Dimension, Relation, Row, RowState};
 use bursar_engine::cluster::budget::{MeterId, Pool};
 use bursar_engine::words;
@@ -10,15 +10,23 @@ use bursar_engine::words;
 use crate::failure::{Failure, Stop};
 use crate::layout::{Column, Look, Shown, table};
 
-const COLUMNS: &[Column<Row>] = &[
-    Column::of_text("ENVELOPE", Shown::Always, |row, _| row.envelope.to_string()),
-    Column::of_text("RELATION", Shown::Always, |row, _| {
-        row.relation.word().to_owned()
+/// A row with the room of its bounds: all of it in the walk on empty meters, otherwise the rest.
+struct Payer {
+    row: Row,
+    is_empty: bool,
+}
+
+const COLUMNS: &[Column<Payer>] = &[
+    Column::of_text("ENVELOPE", Shown::Always, |payer, _| {
+        payer.row.envelope.to_string()
     }),
-    Column::of_count("PAYS AT MOST", Shown::Always, |row, _| {
-        words::number(row.room)
+    Column::of_text("RELATION", Shown::Always, |payer, _| {
+        payer.row.relation.word().to_owned()
     }),
-    Column::of_text("BOUND BY", Shown::Always, |row, _| bound_words(row)),
+    Column::of_count("PAYS AT MOST", Shown::Always, |payer, _| {
+        words::number(payer.row.room)
+    }),
+    Column::of_text("BOUND BY", Shown::Always, |payer, _| bound_words(payer)),
 ];
 
 /// A refusal with the walk, the missing payers and the way out.
@@ -33,11 +41,20 @@ pub(super) async fn refused(client: &Client, stop: Stop, object: &Object) -> Sto
         let has_relatives = has_relatives(client, object).await;
         failure.body = body(problem, object, has_relatives);
     }
-    let changes = &problem.changes;
-    if failure.hint.is_none() && !changes.is_empty() {
-        failure.hint = Some(changes.join(", or "));
+    if failure.hint.is_none() {
+        failure.hint = hint(&problem.changes);
     }
     Failure { ..*failure }.into()
+}
+
+/// The first ways out; the flag that refuses to wait is the first of all.
+fn hint(changes: &[String]) -> Option<String> {
+    match changes {
+        [] => None,
+        [first, ..] if first.contains("`now`") => Some(first.replace("`now`", "`--now`")),
+        [first] => Some(first.clone()),
+        [first, second, ..] => Some(format!("{first}, or {second}")),
+    }
 }
 
 /// Whether the owner of a run has a family; also if that cannot be known.
@@ -64,7 +81,10 @@ fn body(problem: &Problem, object: &Object, has_relatives: bool) -> String {
         utf8: true,
         color: false,
     };
-    let table = table(COLUMNS, &first_of_each(&problem.trace), &look, false);
+    let is_empty = problem.code == Code::NeverFits;
+    let rows = first_of_each(&problem.trace).into_iter();
+    let payers: Vec<Payer> = rows.map(|row| Payer { row, is_empty }).collect();
+    let table = table(COLUMNS, &payers, &look, false);
     let lines = table.lines().map(str::to_owned);
     let note = note(&problem.trace, object, has_relatives).map(|note| format!("note: {note}"));
     let mut text = String::new();
@@ -115,7 +135,8 @@ fn note(rows: &[Row], object: &Object, has_relatives: bool) -> Option<String> {
 }
 
 /// `concurrency 32 (ConcurrencyCapExceeded)`.
-fn bound_words(row: &Row) -> String {
+fn bound_words(payer: &Payer) -> String {
+    let row = &payer.row;
     match row.state {
         RowState::Open => {}
         RowState::SharingOff => return "it does not share".to_owned(),
@@ -125,10 +146,14 @@ fn bound_words(row: &Row) -> String {
         RowState::Paused => return "its budget is paused (BudgetPaused)".to_owned(),
         RowState::Overruns => return "the run overruns it".to_owned(),
     }
-    let room = words::number(row.room);
+    let room = if payer.is_empty {
+        format!(" {}", words::number(row.room))
+    } else {
+        String::new()
+    };
     match &row.bound {
         None => String::new(),
-        Some(Bound::BorrowLimit) => format!("maxBorrowGPUs {room} (BorrowLimitExceeded)"),
+        Some(Bound::BorrowLimit) => format!("maxBorrowGPUs{room} (BorrowLimitExceeded)"),
         Some(Bound::Meter { meter, dimension }) => meter_words(meter, *dimension, row, &room),
     }
 }
@@ -137,18 +162,18 @@ fn meter_words(meter: &MeterId, dimension: Dimension, row: &Row, room: &str) -> 
     let lent = row.pool == Pool::Lent;
     match (meter, dimension) {
         (MeterId::Envelope(_), Dimension::Gpus) => {
-            format!("concurrency {room} (ConcurrencyCapExceeded)")
+            format!("concurrency{room} (ConcurrencyCapExceeded)")
         }
         (MeterId::Envelope(_), Dimension::Hours) => "maxGPUHours (IntegralCapExceeded)".to_owned(),
         (MeterId::Lending(_), Dimension::Gpus) if lent => {
-            format!("lending.maxConcurrency {room} (ConcurrencyCapExceeded)")
+            format!("lending.maxConcurrency{room} (ConcurrencyCapExceeded)")
         }
         (MeterId::Lending(_), Dimension::Gpus) => "lending (ConcurrencyCapExceeded)".to_owned(),
         (MeterId::Lending(_), Dimension::Hours) => {
             "lending.maxGPUHours (IntegralCapExceeded)".to_owned()
         }
         (MeterId::Cap(cap), Dimension::Gpus) => {
-            format!("cap {cap}, {room} GPUs (AggregateCapExceeded)")
+            format!("GPUs{room} of cap {cap} (AggregateCapExceeded)")
         }
         (MeterId::Cap(cap), Dimension::Hours) => {
             format!("hours of cap {cap} (AggregateCapExceeded)")
