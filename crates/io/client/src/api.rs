@@ -39,6 +39,10 @@ pub use booking::{
 };
 pub use bursar_engine::explain::WaitsFor;
 pub use clearing::{ClearedPod, Clearing};
+pub use cluster::{
+    Budget, Envelope, GetRun, GetUsage, GpuLease, ListBudgets, ListLeases, ListRuns, PutRun,
+    RotateRequest, Run, RunAnswer, Usage,
+};
 pub use event::{SIGNED_OUT, StreamEvent, StreamEvents};
 pub use execution::{
     Course, Execution, ExecutionOutcome, ExecutionRequest, ExecutionState, Isolation, LogStream,
