@@ -176,3 +176,33 @@ $ metrics
         assert_eq!(with_runs(&house, script).stdout, first.stdout);
     }
 }
+
+#[test]
+fn money_that_moved_while_the_server_was_away_has_its_own_time() {
+    let house = House::new();
+    let files = tree().join("crates/io/cli/tests/scenarios/away");
+    let file = |name: &str| files.join(name).display().to_string();
+    let out = house.path("all.jsonl");
+    let script = format!(
+        "$ clock 2026-11-16T00:00:00Z\n$ bursar apply -f {} -f {}\n$ bursar apply -f {}\n\
+         $ clock 09:00\n$ away 3h\n$ bursar ledger export --out {}\n",
+        file("nodes.yaml"),
+        file("budget.yaml"),
+        file("a.yaml"),
+        out.display()
+    );
+    std::fs::write(house.path("a.scenario"), script).unwrap();
+    house.ok(&["scenario", "a.scenario"]);
+    let records = std::fs::read_to_string(out).unwrap();
+    let record = records.lines().find(|line| line.contains("epochClosed"));
+    let record: serde_json::Value = serde_json::from_str(record.unwrap()).unwrap();
+    // 12:00 and 10:00.
+    assert_eq!(record["t"], 1_794_830_400_000_u64);
+    let events = record["ev"].as_array().unwrap();
+    let times = events
+        .iter()
+        .flat_map(|event| event.as_object().unwrap().values());
+    for event in times {
+        assert_eq!(event["t"], 1_794_823_200_000_u64, "{event}");
+    }
+}
