@@ -344,6 +344,7 @@ fn check_fields<'a>(
     mistakes: &mut Vec<FieldMistake>,
 ) {
     for field in fields {
+        let parent = path;
         let path = join(path, field.name);
         match (node.get(field.name), field.presence) {
             (
@@ -355,12 +356,25 @@ fn check_fields<'a>(
             )
             | (None, Presence::Defaulted) => {}
             (Some(value), _) => check(&field.shape, value, &path, mistakes),
+            // A field under a misspelt name was reported with the name that it should have.
+            (None, Presence::Required) if is_misspelt(field.name, parent, mistakes) => {}
             (None, Presence::Required) => {
                 let wrong = Wrong::new("is missing");
                 mistakes.push(FieldMistake::new(first_position(node), path, wrong));
             }
         }
     }
+}
+
+/// Whether an unknown name in the object at `parent` was reported as this field.
+fn is_misspelt(name: &str, parent: &str, mistakes: &[FieldMistake]) -> bool {
+    let suggestion = format!("did you mean `{name}`?");
+    mistakes.iter().any(|mistake| {
+        let own = mistake.path.strip_prefix(parent);
+        let own = own.map(|rest| rest.strip_prefix('.').unwrap_or(rest));
+        let is_here = own.is_some_and(|key| !key.contains(['.', '[']));
+        is_here && mistake.wrong.suggestion.as_ref() == Some(&suggestion)
+    })
 }
 
 fn case_of(key: &str, cases: &[Case], node: &Node) -> Result<&'static [Field], (Position, Wrong)> {

@@ -352,15 +352,21 @@ fn is_about(reader: &dyn Reader, subject: &Reference, seq: u64, bytes: &[u8]) ->
     let Some(name) = subject.name() else {
         return *subject == Reference::Record(seq);
     };
-    // A text can always be written as JSON.
-    let quoted = serde_json::to_string(name).unwrap_or_default();
+    // A record may have the namespace in another field, or the name after that of a meter, so only
+    // the last part of the name and the closing quote are sought. A text can always be written as
+    // JSON.
+    let last = name.rsplit('/').next().unwrap_or(name);
+    let quoted = serde_json::to_string(last).unwrap_or_default();
+    let ending = quoted.get(1..).unwrap_or_default();
     let says = |bytes: &[u8]| {
         bytes
-            .windows(quoted.len())
-            .any(|window| window == quoted.as_bytes())
+            .windows(ending.len())
+            .any(|window| window == ending.as_bytes())
     };
+    // The identity of a lease is made of the numbers of its record and of the GPU.
+    let is_lease = matches!(subject, Reference::Lease(_));
     let refs = blob_refs(bytes).unwrap_or_default();
-    if !says(bytes) && refs.is_empty() {
+    if !is_lease && !says(bytes) && refs.is_empty() {
         return false;
     }
     let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();

@@ -44,7 +44,7 @@ pub(super) async fn run(session: &mut Session, arguments: &ExplainArguments) -> 
     }
     if let Reference::Run(name) = &reference {
         let explanation = client.explain_run(name).await;
-        let explanation = explanation.map_err(|error| no_run(error.into(), name))?;
+        let explanation = explanation.map_err(|error| no_run(error.into(), name, text_of))?;
         return session.show(&explanation, &reference.to_string(), |look| {
             cluster::explain::text(&explanation, arguments.question, look)
         });
@@ -56,15 +56,21 @@ pub(super) async fn run(session: &mut Session, arguments: &ExplainArguments) -> 
     })
 }
 
-/// The failure of a run that was not found, with the kind that its namespace resembles.
-fn no_run(stop: Stop, name: &ScopedName) -> Stop {
+/// The failure of a run that was not found, with the kind that its namespace resembles; a bare name
+/// may be one of a booking.
+fn no_run(stop: Stop, name: &ScopedName, text: &str) -> Stop {
     let Stop::Failed(mut failure) = stop else {
         return stop;
     };
     let problem = failure.problem.as_ref();
     let is_missing = problem.is_some_and(|problem| problem.code == Code::NotFound);
     let kinds = [Kind::Run, Kind::Booking, Kind::Limit, Kind::Pod];
-    let kind = nearest(name.namespace(), kinds.map(Kind::word));
+    let is_bare = !text.contains('/') && problem.is_none_or(|one| one.suggestion.is_none());
+    let kind = if is_bare {
+        Some(Kind::Booking.word())
+    } else {
+        nearest(name.namespace(), kinds.map(Kind::word))
+    };
     if let Some(kind) = kind.filter(|_| is_missing && failure.hint.is_none()) {
         failure.hint = Some(format!(
             "if you mean a {kind}: `bursar explain {kind}/{}`",

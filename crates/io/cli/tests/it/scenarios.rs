@@ -32,6 +32,16 @@ fn the_transcripts_of_the_guide_to_the_market_hold() {
     check(&tree().join("docs/market.md"));
 }
 
+#[test]
+fn the_transcripts_of_the_guide_to_runs_hold() {
+    check(&tree().join("docs/runs.md"));
+}
+
+#[test]
+fn the_transcripts_of_the_guide_to_budgets_hold() {
+    check(&tree().join("docs/concepts/budgets.md"));
+}
+
 const SCRIPT: &str =
     "a script\n$ bursar limits -o name\nlimit/default\nlimit/tenants\n$ advance 5s\n";
 

@@ -120,11 +120,6 @@ fn mistakes_of_budgets_have_lines_and_advice() {
 13 |     concurency: 48
    |     ^^^^^^^^^^ did you mean `concurrency`?
 
-error: budgets.yaml:10:5: spec.envelopes[0].concurrency is missing
-   |
-10 |   - name: h100
-   |     ^^^^
-
 error: budgets.yaml:16:10: spec.envelopes[0].end is before start
    |
 15 |     start: "2026-10-01T00:00:00Z"
@@ -136,7 +131,7 @@ error: budgets.yaml:38:12: spec.envelopes[0].lending.to[0] is not a pattern
 38 |       to: ["org:*:ai"]
    |            ^^^^^^^^^^ a `*` stands alone or at the end
 
-error: 3 mistakes in budget/rai/q4, 1 in budget/bio/q4, nothing was applied (2 documents read)"#;
+error: 2 mistakes in budget/rai/q4, 1 in budget/bio/q4, nothing was applied (2 documents read)"#;
     assert_eq!(read(&text).unwrap_err().to_string(), expected);
 }
 

@@ -4,10 +4,11 @@ mod usage;
 
 use bursar_client::api::ListAnswer;
 use bursar_client::api::cluster::{
-    Budget, BudgetStatus, CapSpec, Envelope, EnvelopeSpec, LendingSpec, ListBudgets, MeterStatus,
-    RotateRequest,
+    Budget, BudgetCondition, BudgetStatus, CapSpec, Envelope, EnvelopeSpec, LendingSpec,
+    ListBudgets, MeterStatus, RotateRequest,
 };
 use bursar_client::client::Mode;
+use bursar_engine::cluster::budget::accounts::ConditionKind;
 use bursar_engine::cluster::budget::spec::{OnExhaustion, Sharing};
 use bursar_engine::words;
 use bursar_units::{Instant, Label, ObjectName, ScopedName};
@@ -268,16 +269,25 @@ fn text(name: &ScopedName, budget: &Budget, look: &Look) -> String {
         add("cap", cap_words(cap, look) + &used.unwrap_or_default());
     }
     let conditions = status.map(|status| status.conditions.as_slice());
-    for condition in conditions.unwrap_or_default() {
-        let message = match condition.message.as_str() {
-            "" => String::new(),
-            message => format!(": {message}"),
-        };
-        let (kind, state) = (condition.kind.word(), &condition.status);
-        add("status", format!("{kind} {state}{message}"));
-    }
+    let conditions = conditions.unwrap_or_default().iter();
+    let conditions = conditions.filter_map(condition_words);
+    add("status", conditions.collect::<Vec<_>>().join("\n"));
     let subject = look.paint(Meaning::Subject, &format!("budget {name}"));
     format!("{subject}\n{}", details(&lines, REPORT_WORD))
+}
+
+/// A condition that is true, or the absent `Ready`.
+fn condition_words(condition: &BudgetCondition) -> Option<String> {
+    let kind = condition.kind.word();
+    let name = match (condition.kind, condition.status == "True") {
+        (_, true) => kind.to_owned(),
+        (ConditionKind::Ready, false) => format!("not {kind}"),
+        (_, false) => return None,
+    };
+    Some(match condition.message.as_str() {
+        "" => name,
+        message => format!("{name}: {message}"),
+    })
 }
 
 fn joined(labels: &[Label]) -> String {

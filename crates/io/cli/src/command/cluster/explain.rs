@@ -3,6 +3,7 @@
 use bursar_client::api::{Explanation, Who};
 use bursar_client::problem::Holder;
 use bursar_engine::cluster::budget::Class;
+use bursar_engine::explain::WaitsFor;
 use bursar_engine::words;
 
 use super::submit::HOUR_MS;
@@ -65,7 +66,12 @@ pub(in crate::command) fn text(
 
 /// The holders as a table, by name.
 fn why(explanation: &Explanation, look: &Look) -> Vec<String> {
-    let Some(why) = &explanation.why else {
+    // Holders of GPUs say nothing about a wait for a budget.
+    let is_room = !matches!(
+        explanation.waits_for,
+        Some(WaitsFor::Budget | WaitsFor::After)
+    );
+    let Some(why) = explanation.why.as_ref().filter(|_| is_room) else {
         return Vec::new();
     };
     let mut holders = why.holders.clone();
@@ -115,7 +121,7 @@ fn payer(who: &Who, total: u64) -> String {
     let free = free
         .map(|(free, limit)| format!(", {}/{} free", words::number(free), words::number(limit)));
     let held = held_gpu_ms.filter(|held| *held > 0);
-    let held = held.map(|ms| format!(", holds ahead {} GPU-hours", words::number(ms / HOUR_MS)));
+    let held = held.map(|ms| format!(", holds ahead {}", words::count(ms / HOUR_MS, "GPU-hour")));
     format!(
         "{payer} pays for {all}{} ({right}{}){}",
         words::number(*gpus),

@@ -45,7 +45,10 @@ pub(super) async fn run(
     for (name, object) in &runs {
         let value = object.to_value();
         let answer = client.put_run(name, &value, &options, mode).await;
-        let answer = answer.map_err(|error| trace::refused(error.into(), object))?;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return Err(trace::refused(&client, error.into(), object).await),
+        };
         session.show(&answer, &format!("run/{name}"), |look| {
             text(name, &answer, look)
         })?;
@@ -65,7 +68,8 @@ fn read(
     let mut objects = match read_files(&[file]) {
         Ok(objects) => objects.into_iter(),
         Err(mistakes) if session.for_programs() => return Err(mistakes.to_problem().into()),
-        Err(mistakes) => {
+        Err(mut mistakes) => {
+            mistakes.undone = "submitted";
             session.say(&format!("{mistakes}\n"));
             return Err(Stop::Exit(exit::USAGE));
         }
@@ -257,7 +261,7 @@ fn payers(answer: &RunAnswer) -> String {
             _ => format!("{} ", words::number(take.gpus)),
         };
         let hours = length.map(|length| length.ms().saturating_mul(take.gpus) / HOUR_MS);
-        let hours = hours.map(|hours| format!(", up to {} GPU-hours", words::number(hours)));
+        let hours = hours.map(|hours| format!(", up to {}", words::count(hours, "GPU-hour")));
         format!("{gpus}{}{}", take.envelope, hours.unwrap_or_default())
     };
     let count = answer.takes.len();

@@ -1,7 +1,8 @@
 //! The walk over the envelopes that may pay for a run, as a table.
 
-use bursar_client::Problem;
+use bursar_client::api::cluster::ListBudgets;
 use bursar_client::object::Object;
+use bursar_client::{Client, Code, Problem};
 use bursar_engine::cluster::budget::cover::{Bound, Dimension, Relation, Row, RowState};
 use bursar_engine::cluster::budget::{MeterId, Pool};
 use bursar_engine::words;
@@ -9,19 +10,27 @@ use bursar_engine::words;
 use crate::failure::{Failure, Stop};
 use crate::layout::{Column, Look, Shown, table};
 
-const COLUMNS: &[Column<Row>] = &[
-    Column::of_text("ENVELOPE", Shown::Always, |row, _| row.envelope.to_string()),
-    Column::of_text("RELATION", Shown::Always, |row, _| {
-        row.relation.word().to_owned()
+/// A row with the room of its bounds: all of it in the walk on empty meters, otherwise the rest.
+struct Payer {
+    row: Row,
+    is_empty: bool,
+}
+
+const COLUMNS: &[Column<Payer>] = &[
+    Column::of_text("ENVELOPE", Shown::Always, |payer, _| {
+        payer.row.envelope.to_string()
     }),
-    Column::of_count("PAYS AT MOST", Shown::Always, |row, _| {
-        words::number(row.room)
+    Column::of_text("RELATION", Shown::Always, |payer, _| {
+        payer.row.relation.word().to_owned()
     }),
-    Column::of_text("BOUND BY", Shown::Always, |row, _| bound_words(row)),
+    Column::of_count("PAYS AT MOST", Shown::Always, |payer, _| {
+        words::number(payer.row.room)
+    }),
+    Column::of_text("BOUND BY", Shown::Always, |payer, _| bound_words(payer)),
 ];
 
 /// A refusal with the walk, the missing payers and the way out.
-pub(super) fn refused(stop: Stop, object: &Object) -> Stop {
+pub(super) async fn refused(client: &Client, stop: Stop, object: &Object) -> Stop {
     let Stop::Failed(mut failure) = stop else {
         return stop;
     };
@@ -29,25 +38,55 @@ pub(super) fn refused(stop: Stop, object: &Object) -> Stop {
         return Stop::Failed(failure);
     };
     if !problem.trace.is_empty() {
-        failure.body = body(problem, object);
+        let has_relatives = has_relatives(client, object).await;
+        failure.body = body(problem, object, has_relatives);
     }
-    let changes = &problem.changes;
-    if failure.hint.is_none() && !changes.is_empty() {
-        failure.hint = Some(changes.join(", or "));
+    if failure.hint.is_none() {
+        failure.hint = hint(&problem.changes);
     }
     Failure { ..*failure }.into()
 }
 
-fn body(problem: &Problem, object: &Object) -> String {
+/// The first ways out; the flag that refuses to wait is the first of all.
+fn hint(changes: &[String]) -> Option<String> {
+    match changes {
+        [] => None,
+        [first, ..] if first.contains("`now`") => Some(first.replace("`now`", "`--now`")),
+        [first] => Some(first.clone()),
+        [first, second, ..] => Some(format!("{first}, or {second}")),
+    }
+}
+
+/// Whether the owner of a run has a family; also if that cannot be known.
+async fn has_relatives(client: &Client, object: &Object) -> bool {
+    let Object::Run { spec, .. } = object else {
+        return true;
+    };
+    let filter = ListBudgets {
+        owner: spec.owner.clone(),
+        ..ListBudgets::default()
+    };
+    let Ok(budgets) = client.budgets(&filter).await else {
+        return true;
+    };
+    let statuses = budgets.items.iter().map(|budget| budget.status.as_deref());
+    let mut families = statuses.map(|status| status.is_none_or(|status| !status.family.is_empty()));
+    spec.owner.is_none() || families.any(|is_some| is_some)
+}
+
+fn body(problem: &Problem, object: &Object, has_relatives: bool) -> String {
     let look = Look {
         now: bursar_units::Instant::from_ms(0),
         zone: jiff::tz::TimeZone::UTC,
         utf8: true,
         color: false,
     };
-    let table = table(COLUMNS, &first_of_each(&problem.trace), &look, false);
+    let is_empty = problem.code == Code::NeverFits;
+    let rows = first_of_each(&problem.trace).into_iter();
+    let payers: Vec<Payer> = rows.map(|row| Payer { row, is_empty }).collect();
+    let table = table(COLUMNS, &payers, &look, false);
     let lines = table.lines().map(str::to_owned);
-    let note = note(&problem.trace, object).map(|note| format!("note: {note}"));
+    let note = note(&problem.trace, object, has_relatives).map(|note| format!("note: {note}"));
     let mut text = String::new();
     for line in lines.chain(note) {
         text.extend(["  ", &line, "\n"]);
@@ -68,7 +107,7 @@ fn first_of_each(rows: &[Row]) -> Vec<Row> {
 }
 
 /// Kinds of payers that the walk did not find.
-fn note(rows: &[Row], object: &Object) -> Option<String> {
+fn note(rows: &[Row], object: &Object, has_relatives: bool) -> Option<String> {
     let Object::Run { spec, .. } = object else {
         return None;
     };
@@ -80,7 +119,11 @@ fn note(rows: &[Row], object: &Object) -> Option<String> {
     });
     let owner = owner.map_or("its owner", bursar_units::Label::as_str);
     let has_family = has(&[Relation::Sibling, Relation::Ancestor, Relation::Cousin]);
-    let no_family = format!("{owner} has no family that pays for {}", spec.flavor);
+    let no_family = if has_relatives {
+        format!("no relative of {owner} has an envelope of {}", spec.flavor)
+    } else {
+        format!("{owner} has no family")
+    };
     let funding = spec.funding.as_ref();
     let names_sponsor = funding.is_some_and(|funding| !funding.sponsors.is_empty());
     match (has_family, names_sponsor) {
@@ -92,7 +135,8 @@ fn note(rows: &[Row], object: &Object) -> Option<String> {
 }
 
 /// `concurrency 32 (ConcurrencyCapExceeded)`.
-fn bound_words(row: &Row) -> String {
+fn bound_words(payer: &Payer) -> String {
+    let row = &payer.row;
     match row.state {
         RowState::Open => {}
         RowState::SharingOff => return "it does not share".to_owned(),
@@ -102,10 +146,14 @@ fn bound_words(row: &Row) -> String {
         RowState::Paused => return "its budget is paused (BudgetPaused)".to_owned(),
         RowState::Overruns => return "the run overruns it".to_owned(),
     }
-    let room = words::number(row.room);
+    let room = if payer.is_empty {
+        format!(" {}", words::number(row.room))
+    } else {
+        String::new()
+    };
     match &row.bound {
         None => String::new(),
-        Some(Bound::BorrowLimit) => format!("maxBorrowGPUs {room} (BorrowLimitExceeded)"),
+        Some(Bound::BorrowLimit) => format!("maxBorrowGPUs{room} (BorrowLimitExceeded)"),
         Some(Bound::Meter { meter, dimension }) => meter_words(meter, *dimension, row, &room),
     }
 }
@@ -114,18 +162,18 @@ fn meter_words(meter: &MeterId, dimension: Dimension, row: &Row, room: &str) -> 
     let lent = row.pool == Pool::Lent;
     match (meter, dimension) {
         (MeterId::Envelope(_), Dimension::Gpus) => {
-            format!("concurrency {room} (ConcurrencyCapExceeded)")
+            format!("concurrency{room} (ConcurrencyCapExceeded)")
         }
         (MeterId::Envelope(_), Dimension::Hours) => "maxGPUHours (IntegralCapExceeded)".to_owned(),
         (MeterId::Lending(_), Dimension::Gpus) if lent => {
-            format!("lending.maxConcurrency {room} (ConcurrencyCapExceeded)")
+            format!("lending.maxConcurrency{room} (ConcurrencyCapExceeded)")
         }
         (MeterId::Lending(_), Dimension::Gpus) => "lending (ConcurrencyCapExceeded)".to_owned(),
         (MeterId::Lending(_), Dimension::Hours) => {
             "lending.maxGPUHours (IntegralCapExceeded)".to_owned()
         }
         (MeterId::Cap(cap), Dimension::Gpus) => {
-            format!("cap {cap}, {room} GPUs (AggregateCapExceeded)")
+            format!("GPUs{room} of cap {cap} (AggregateCapExceeded)")
         }
         (MeterId::Cap(cap), Dimension::Hours) => {
             format!("hours of cap {cap} (AggregateCapExceeded)")
@@ -171,11 +219,11 @@ mod tests {
         problem.trace = vec![own, again];
         let expected = "  ENVELOPE     RELATION  PAYS AT MOST  BOUND BY
   bio/q4/h100  own                 32  concurrency 32 (ConcurrencyCapExceeded)
-  note: org:bio has no family that pays for h100, and the run names no sponsor\n";
-        assert_eq!(body(&problem, &run()), expected);
+  note: org:bio has no family, and the run names no sponsor\n";
+        assert_eq!(body(&problem, &run(), false), expected);
         problem.trace = vec![row("a/b/c", "sibling", r#""state":"sharing-off","room":0"#)];
         assert!(
-            body(&problem, &run())
+            body(&problem, &run(), false)
                 .contains("  a/b/c     sibling              0  it does not share\n")
         );
     }

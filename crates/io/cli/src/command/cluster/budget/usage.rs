@@ -154,10 +154,15 @@ fn columns(by: UsageBy) -> &'static [Column<Named>] {
 
 /// Exact amounts under the field names of JSON, without the total.
 fn csv(usage: &Usage) -> String {
+    let with_owner = matches!(usage.by, UsageBy::Run | UsageBy::Envelope);
+    let with_uid = usage.by == UsageBy::Run;
+    let line = |name: &str, owner: &str, uid: &str, amounts: [String; 6]| {
+        let owner = with_owner.then(|| owner.to_owned());
+        let uid = with_uid.then(|| uid.to_owned());
+        let names = std::iter::once(name.to_owned()).chain(owner).chain(uid);
+        csv_line(names.chain(amounts))
+    };
     let heads = [
-        usage.by.word(),
-        "owner",
-        "uid",
         "leasedGpuMs",
         "ownedGpuMs",
         "sharedGpuMs",
@@ -165,13 +170,8 @@ fn csv(usage: &Usage) -> String {
         "unfundedGpuMs",
         "lentGpuMs",
     ];
-    // By owner the first column is the owner already.
-    let is_shown = |at: usize| !(at == 1 && usage.by == UsageBy::Owner);
-    let line = |cells: Vec<String>| {
-        let cells = cells.into_iter().enumerate();
-        csv_line(cells.filter(|(at, _)| is_shown(*at)).map(|(_, cell)| cell))
-    };
-    let rows = usage.items.iter().map(|row| {
+    let mut text = line(usage.by.word(), "owner", "uid", heads.map(str::to_owned));
+    for row in &usage.items {
         let sums = &row.sums;
         let amounts = [
             sums.leased_gpu_ms,
@@ -181,14 +181,9 @@ fn csv(usage: &Usage) -> String {
             sums.unfunded_gpu_ms,
             sums.lent_gpu_ms,
         ];
-        let names = [
-            name(usage.by, row),
-            owner(row),
-            row.uid.clone().unwrap_or_default(),
-        ];
-        let amounts = amounts.iter().map(u64::to_string);
-        line(names.into_iter().chain(amounts).collect())
-    });
-    let heads = line(heads.map(str::to_owned).to_vec());
-    heads + &rows.collect::<String>()
+        let uid = row.uid.as_deref().unwrap_or_default();
+        let amounts = amounts.map(|amount| amount.to_string());
+        text.push_str(&line(&name(usage.by, row), &owner(row), uid, amounts));
+    }
+    text
 }
