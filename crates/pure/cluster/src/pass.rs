@@ -12,6 +12,9 @@ use bursar_units::{Instant, Millis};
 use crate::clusters::{Clusters, Live, Open};
 use crate::{Event, Pod, Run};
 
+/// Most gangs without a place that a pass remembers; a longer list costs more than it saves.
+const UNPLACED_MAX: usize = 16;
+
 /// Whether a record may start runs (R7).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Starting {
@@ -196,12 +199,13 @@ impl Clusters {
     /// Starting: waiting runs in queue order, each that is placed and covered (D1).
     fn start(&mut self, now: Instant, grants: &mut usize, out: &mut Decided<Event>) {
         let mut is_recalled = false;
+        let mut unplaced = Vec::new();
         for number in self.queue.order() {
             if *grants == 0 {
                 self.emit(now, Event::PassUnfinished { t: None }, out);
                 break;
             }
-            if let Some(recalls) = self.try_start(now, number, out) {
+            if let Some(recalls) = self.try_start(now, number, &mut unplaced, out) {
                 *grants -= 1;
                 is_recalled |= recalls;
             }
@@ -212,14 +216,30 @@ impl Clusters {
     }
 
     /// Starts a run, if it is placed and covered; returns whether relatives lost payers for it (B6).
-    fn try_start(&mut self, now: Instant, number: u64, out: &mut Decided<Event>) -> Option<bool> {
+    /// `unplaced` are gangs that found no place in this pass: room only shrinks in a pass, so an equal
+    /// gang finds none either.
+    fn try_start(
+        &mut self,
+        now: Instant,
+        number: u64,
+        unplaced: &mut Vec<Gang>,
+        out: &mut Decided<Event>,
+    ) -> Option<bool> {
         let version = self.nodes.version();
         let live = self.live.get_mut(&number)?;
         if live.unplaced == Some(version) {
             return None;
         }
-        let Some(seating) = self.nodes.place(&gang(&live.run)) else {
+        let gang = gang(&live.run);
+        if unplaced.contains(&gang) {
             live.unplaced = Some(version);
+            return None;
+        }
+        let Some(seating) = self.nodes.place(&gang) else {
+            live.unplaced = Some(version);
+            if unplaced.len() < UNPLACED_MAX {
+                unplaced.push(gang);
+            }
             return None;
         };
         let live = self.live.get(&number)?;
