@@ -10,6 +10,7 @@ use super::DRY_RUN;
 use super::booking::limit::{field_text, telling};
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::{ApplyArguments, Format};
+use crate::layout::{WIDTH, fold};
 use crate::session::Session;
 
 pub(super) async fn run(session: &mut Session, arguments: &ApplyArguments) -> Result<(), Stop> {
@@ -36,7 +37,7 @@ pub(super) async fn run(session: &mut Session, arguments: &ApplyArguments) -> Re
     print(session, &answer)
 }
 
-/// Prints a line per object: its name, the change and its effect.
+/// Prints each object: its name, the change and its effect; long lists of fields go on below.
 pub(super) fn print(session: &mut Session, answer: &ApplyAnswer) -> Result<(), Stop> {
     let names = answer.results.iter().map(|change| change.object.clone());
     let names = names.collect::<Vec<_>>().join("\n");
@@ -60,16 +61,17 @@ fn line(change: &Change, width: usize, is_dry: bool) -> String {
             field_text(field.from.as_deref(), field.to.as_deref())
         )
     });
-    let facts = fields
-        .chain(change.effect.clone())
-        .collect::<Vec<_>>()
-        .join(", ");
+    let facts: Vec<String> = fields.chain(change.effect.clone()).collect();
+    let facts = facts.join(", ");
     let word = match change.change {
         // The line alone must not look as if the object were deleted.
         ChangeKind::Deleted if is_dry => "would be deleted",
         kind => kind.word(),
     };
-    let text = format!("{:<width$}  {word:<9}  {facts}", change.object);
+    let text = format!("{:<width$}  {word:<9}  ", change.object);
+    let indent = text.chars().count();
+    let facts = fold(&facts, WIDTH.saturating_sub(indent)).join(&format!("\n{:indent$}", ""));
+    let text = text + &facts;
     format!("{}\n", text.trim_end())
 }
 
