@@ -33,6 +33,7 @@ pub(crate) enum Step {
 }
 
 /// A budget of an owner.
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     gpus: [u64; 2],
