@@ -141,11 +141,11 @@ impl Clusters {
         cause: Funded,
         out: &mut Decided<Event>,
     ) {
-        let Some((_, live)) = self.live_run(&work.run) else {
+        let Some((_, known)) = self.live_run(&work.run) else {
             return;
         };
         let event = Event::RunFunded {
-            of: live.who(),
+            of: known.who(),
             incarnation: work.incarnation,
             claims: vec![line],
             cause,
@@ -202,7 +202,7 @@ impl Clusters {
         &mut self,
         at: Instant,
         number: Option<u64>,
-        stop: Stop,
+        cause: Stop,
         out: &mut Decided<Event>,
     ) {
         let Some(live) = number.and_then(|number| self.live.get(&number)) else {
@@ -213,17 +213,17 @@ impl Clusters {
         };
         let grace = live.run.grace().min(self.policy.grace_max);
         let hard_end = live.hard_end(held.opened).map(|end| end.max(at));
-        let deadline = match stop.reason {
+        let deadline = match cause.reason {
             Reason::StartFailed => at,
             Reason::Walltime => hard_end.unwrap_or(at),
             _ => hard_end.map_or(at.after(grace), |end| at.after(grace).min(end)),
         };
         let event = Event::RunEnding {
             of: live.who(),
-            reason: stop.reason,
+            reason: cause.reason,
             deadline,
-            code: stop.code,
-            detail: stop.detail,
+            code: cause.code,
+            detail: cause.detail,
             t: None,
         };
         self.emit(at, event, out);

@@ -126,7 +126,7 @@ pub struct EndingFact {
 impl Clusters {
     /// Facts for a snapshot; none before the first event of the cluster.
     pub(crate) fn facts(&self) -> impl Iterator<Item = Fact> {
-        let cluster = self.is_begun.then(|| Fact::Cluster {
+        let cluster = self.is_begun.then_some(Fact::Cluster {
             next: self.next,
             owed: self.owed,
         });

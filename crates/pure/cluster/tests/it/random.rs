@@ -1,11 +1,15 @@
 //! Random worlds against the naive model.
 
+use std::collections::BTreeSet;
+
 use bursar_cluster::budget::spec::{OnExhaustion, Sharing};
-use bursar_cluster::budget::{Budget, Renew};
-use bursar_cluster::{Change, Command, Event, Exit, Funding, Policy, Run, Stage};
+use bursar_cluster::budget::{Budget, Demoted, Funded, Renew};
+use bursar_cluster::{Change, Command, Event, Exit, Funding, Policy, Reason, Run, Stage};
 use bursar_plane::{Class, Decided, Plane};
 use bursar_units::Millis;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
 
 use crate::naive::Model;
 use crate::world::{World, at, budget, cap, envelope, facts, label, lends, node, run};
@@ -33,6 +37,7 @@ pub(crate) enum Step {
 }
 
 /// A budget of an owner.
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     gpus: [u64; 2],
@@ -426,4 +431,44 @@ proptest! {
             prop_assert_eq!(&results[0], other);
         }
     }
+}
+
+/// The random worlds leave no kind of money and no end out. Method: worlds of fixed seeds.
+#[test]
+fn the_random_worlds_have_every_cause_and_reason() {
+    let mut runner = TestRunner::deterministic();
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    for _ in 0..150 {
+        let steps = steps().new_tree(&mut runner).unwrap().current();
+        let mut world = first_world();
+        world.model = None;
+        for (number, step) in steps.iter().enumerate() {
+            play(&mut world, number, step);
+        }
+        end_all(&mut world);
+        for (_, event) in world.dated() {
+            match event {
+                Event::RunFunded { cause, .. } => seen.insert(cause.to_string()),
+                Event::RunDemoted { cause, .. } => seen.insert(cause.to_string()),
+                Event::RunEnding { reason, .. } => seen.insert(format!("ending {reason}")),
+                Event::RunEnded { reason, .. } => seen.insert(format!("ended {reason}")),
+                Event::PassUnfinished { .. } => seen.insert("unfinished".to_owned()),
+                Event::PassFinished {} => seen.insert("finished".to_owned()),
+                _ => false,
+            };
+        }
+    }
+    let funded = Funded::ALL.iter().map(ToString::to_string);
+    let demoted = Demoted::ALL.iter().map(ToString::to_string);
+    let ended = Reason::ALL.iter().map(|reason| format!("ended {reason}"));
+    let stopped = Reason::ALL.iter().skip(1);
+    let ending = stopped.map(|reason| format!("ending {reason}"));
+    let passes = ["finished", "unfinished"].map(str::to_owned);
+    let all = funded
+        .chain(demoted)
+        .chain(ended)
+        .chain(ending)
+        .chain(passes);
+    let missing: Vec<String> = all.filter(|word| !seen.contains(word)).collect();
+    assert_eq!(missing, Vec::<String>::new());
 }
