@@ -12,7 +12,7 @@ use super::flags::{ListFlags, words};
 /// The namespace of one object.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Scope {
-    /// Namespace; default: `$BURSAR_NAMESPACE`, or `default`
+    /// Namespace; default: that of the context, or `default`
     #[arg(short, long, value_name = "NS")]
     pub(crate) namespace: Option<ObjectName>,
 }
