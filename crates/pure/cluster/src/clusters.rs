@@ -99,7 +99,7 @@ pub(crate) struct Held {
 }
 
 /// A stop of a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Ending {
     pub(crate) reason: Reason,
     /// Instant at which the stop began.
@@ -107,6 +107,8 @@ pub(crate) struct Ending {
     pub(crate) deadline: Instant,
     /// Exit code of the first process that failed.
     pub(crate) code: Option<i32>,
+    /// Cause of a failed start, for people.
+    pub(crate) detail: Option<String>,
 }
 
 /// A pod whose leases have closed.
@@ -195,7 +197,7 @@ impl Live {
         let Some(held) = &self.held else {
             return self.submitted;
         };
-        let ending = held.ending.map(|ending| ending.since);
+        let ending = held.ending.as_ref().map(|ending| ending.since);
         ending.or(held.running).unwrap_or(held.opened)
     }
 }

@@ -26,6 +26,26 @@ pub(crate) enum Step {
     Start,
 }
 
+/// Cause of a stop.
+#[derive(Clone, Debug)]
+pub(crate) struct Stop {
+    pub(crate) reason: Reason,
+    /// Exit code of the process that failed.
+    pub(crate) code: Option<i32>,
+    /// Cause of a failed start, for people.
+    pub(crate) detail: Option<String>,
+}
+
+impl Stop {
+    pub(crate) const fn of(reason: Reason) -> Self {
+        Self {
+            reason,
+            code: None,
+            detail: None,
+        }
+    }
+}
+
 impl Step {
     const fn class(self) -> Class {
         match self {
@@ -121,11 +141,11 @@ impl Clusters {
         cause: Funded,
         out: &mut Decided<Event>,
     ) {
-        let Some((_, live)) = self.live_run(&work.run) else {
+        let Some((_, known)) = self.live_run(&work.run) else {
             return;
         };
         let event = Event::RunFunded {
-            of: live.who(),
+            of: known.who(),
             incarnation: work.incarnation,
             claims: vec![line],
             cause,
@@ -142,15 +162,20 @@ impl Clusters {
             list: demotions,
             exhausted,
         } = self.accounts.depletions(at);
-        let ending = demotions.iter().filter(|demotion| demotion.ends);
-        let ending: BTreeSet<Work> = ending.map(|demotion| demotion.work.clone()).collect();
-        self.demote(at, demotions, out);
+        let mut ending: BTreeSet<(Work, u64)> = BTreeSet::new();
+        for demotion in demotions {
+            let work = demotion.ends.then(|| demotion.work.clone());
+            self.demote(at, vec![demotion], out);
+            // The demotion made an unfunded claim, which has the last number.
+            ending.extend(work.map(|work| (work, self.accounts.last_claim())));
+        }
         self.note_exhausted(at, &exhausted, out);
         self.refund(at, out);
-        for work in ending {
-            if !self.accounts.unfunded(&work).is_empty() {
+        for (work, claim) in ending {
+            let unfunded = self.accounts.unfunded(&work);
+            if unfunded.iter().any(|unfunded| unfunded.number == claim) {
                 let number = self.numbers.get(&work.run).copied();
-                self.stop(at, number, Reason::BudgetEnd, None, out);
+                self.stop(at, number, Stop::of(Reason::BudgetEnd), out);
             }
         }
     }
@@ -162,13 +187,13 @@ impl Clusters {
             .copied()
             .filter(|(due, _)| *due <= at)
         {
-            self.stop(at, Some(number), Reason::Walltime, None, out);
+            self.stop(at, Some(number), Stop::of(Reason::Walltime), out);
         }
     }
 
     fn give_up_starts(&mut self, at: Instant, out: &mut Decided<Event>) {
         while let Some((_, number)) = self.starts.first().copied().filter(|(due, _)| *due <= at) {
-            self.stop(at, Some(number), Reason::StartFailed, None, out);
+            self.stop(at, Some(number), Stop::of(Reason::StartFailed), out);
         }
     }
 
@@ -177,8 +202,7 @@ impl Clusters {
         &mut self,
         at: Instant,
         number: Option<u64>,
-        reason: Reason,
-        code: Option<i32>,
+        cause: Stop,
         out: &mut Decided<Event>,
     ) {
         let Some(live) = number.and_then(|number| self.live.get(&number)) else {
@@ -189,16 +213,17 @@ impl Clusters {
         };
         let grace = live.run.grace().min(self.policy.grace_max);
         let hard_end = live.hard_end(held.opened).map(|end| end.max(at));
-        let deadline = match reason {
+        let deadline = match cause.reason {
             Reason::StartFailed => at,
             Reason::Walltime => hard_end.unwrap_or(at),
             _ => hard_end.map_or(at.after(grace), |end| at.after(grace).min(end)),
         };
         let event = Event::RunEnding {
             of: live.who(),
-            reason,
+            reason: cause.reason,
             deadline,
-            code,
+            code: cause.code,
+            detail: cause.detail,
             t: None,
         };
         self.emit(at, event, out);

@@ -6,6 +6,7 @@ use bursar_plane::{Decided, STEPS_PER_RECORD_MAX};
 use bursar_units::{Instant, Label, ObjectName, ScopedName};
 
 use crate::clusters::Clusters;
+use crate::deadline::Stop;
 use crate::pass::{Starting, gang, request_at};
 use crate::{Change, Command, Event, Exit, Policy, Reason, Refusal, Reply, Run};
 
@@ -43,6 +44,10 @@ impl Clusters {
         self.refit(now, out);
         if self.open.is_stirred {
             self.refund(now, out);
+        }
+        // Shares that the record itself reached are no deadline that its starts wait for.
+        if !out.is_empty() {
+            self.note_near(now, out);
         }
         // Starting that is owed belongs to the tick that leaves no deadline.
         let no_deadline = Instant::default();
@@ -229,7 +234,7 @@ impl Clusters {
         let before = out.len();
         if let Some((number, live)) = self.live_run(&uid) {
             if live.held.is_some() {
-                self.stop(now, Some(number), Reason::Cancelled, None, out);
+                self.stop(now, Some(number), Stop::of(Reason::Cancelled), out);
             } else {
                 let of = live.who();
                 self.end_run(now, of, Reason::Cancelled, None, None, out);
@@ -313,9 +318,12 @@ impl Clusters {
             Exit::Failed { code } => (Reason::Failed, *code, None),
             Exit::NotStarted { reason } => (Reason::StartFailed, None, Some(reason.clone())),
         };
-        let (reason, code) = match held.ending {
-            Some(ending) => (ending.reason, ending.code.or(code)),
-            None => (own, code),
+        let (reason, code, detail) = match &held.ending {
+            Some(ending) => {
+                let known = ending.detail.clone();
+                (ending.reason, ending.code.or(code), known.or(detail))
+            }
+            None => (own, code, detail),
         };
         let (of, number) = (live.who(), self.numbers.get(uid).copied());
         let event = Event::LeasesClosed {
@@ -330,7 +338,12 @@ impl Clusters {
         if is_last {
             self.end_run(now, of, reason, code, detail, out);
         } else if reason != Reason::Completed {
-            self.stop(now, number, reason, code, out);
+            let stop = Stop {
+                reason,
+                code,
+                detail,
+            };
+            self.stop(now, number, stop, out);
         }
         Ok(Reply::Done)
     }

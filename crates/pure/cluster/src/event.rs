@@ -168,6 +168,9 @@ pub enum Event {
         /// Exit code of the process that failed, if one did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         code: Option<i32>,
+        /// Cause of a failed start, for people.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        detail: Option<String>,
         /// Time of the event, if it is not that of the record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         t: Option<Instant>,

@@ -119,12 +119,14 @@ pub struct EndingFact {
     deadline: Instant,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
 }
 
 impl Clusters {
     /// Facts for a snapshot; none before the first event of the cluster.
     pub(crate) fn facts(&self) -> impl Iterator<Item = Fact> {
-        let cluster = self.is_begun.then(|| Fact::Cluster {
+        let cluster = self.is_begun.then_some(Fact::Cluster {
             next: self.next,
             owed: self.owed,
         });
@@ -223,11 +225,12 @@ fn live_fact(number: u64, live: &Live) -> Fact {
         closed: held.closed.values().cloned().collect(),
         start_by: held.start_by,
         running: held.running,
-        ending: held.ending.map(|ending| EndingFact {
+        ending: held.ending.as_ref().map(|ending| EndingFact {
             reason: ending.reason,
             since: ending.since,
             deadline: ending.deadline,
             code: ending.code,
+            detail: ending.detail.clone(),
         }),
         edited: held.edited,
     });
@@ -258,6 +261,7 @@ fn held_of(fact: HeldFact) -> Held {
             since: ending.since,
             deadline: ending.deadline,
             code: ending.code,
+            detail: ending.detail,
         }),
         edited: fact.edited,
     }

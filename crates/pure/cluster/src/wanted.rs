@@ -52,7 +52,7 @@ impl Clusters {
                 pod,
                 opened: held.opened,
                 is_running: held.running.is_some(),
-                stop: held.ending.map(|ending| ending.deadline),
+                stop: held.ending.as_ref().map(|ending| ending.deadline),
             })
         })
     }

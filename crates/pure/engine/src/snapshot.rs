@@ -12,7 +12,6 @@ use crate::{State, booking, cluster, market, spine};
 
 by_plane! {
     /// One line: a fact of a plane.
-    #[expect(clippy::large_enum_variant, reason = "a line lives while it is read or written")]
     pub enum Line {
         /// Of the spine.
         Spine(spine::Fact),

@@ -169,8 +169,9 @@ impl Reference {
             Self::Record(_) => None,
             Self::Booking(id) | Self::Lease(id) => Some(id.as_str()),
             Self::Budget(name) | Self::Run(name) => Some(name.as_str()),
-            Self::Envelope(_, name) => Some(name.as_str()),
-            Self::Limit(name) | Self::Node(name) | Self::Token(name) => Some(name.as_str()),
+            Self::Envelope(_, name) | Self::Limit(name) | Self::Node(name) | Self::Token(name) => {
+                Some(name.as_str())
+            }
             Self::Pod(name) => Some(name.as_str()),
         }
     }

@@ -35,6 +35,7 @@ impl Clusters {
                 reason,
                 deadline,
                 code,
+                detail,
                 ..
             } => {
                 let ending = Ending {
@@ -42,6 +43,7 @@ impl Clusters {
                     since: at,
                     deadline: *deadline,
                     code: *code,
+                    detail: detail.clone(),
                 };
                 self.alter(of, |held| {
                     held.ending = Some(ending);

@@ -1,7 +1,7 @@
 //! Reads of the state.
 
 use bursar_budget::{Accounts, RunUid};
-use bursar_units::{Instant, Label, ObjectName, ScopedName};
+use bursar_units::{Label, ObjectName, ScopedName};
 
 use super::{Closed, Clusters, Ended, Live};
 use crate::nodes::Nodes;
@@ -72,27 +72,25 @@ impl Clusters {
 
     /// The leases of a run by pod, also of one that has ended.
     pub fn leases(&self, uid: &RunUid) -> Vec<Lease> {
-        let (record, first, opened, pods): (u64, u64, Instant, Vec<(&Pod, Option<&Closed>)>) =
-            match (self.live_run(uid), self.ended.get(uid)) {
-                (Some((_, live)), _) => {
-                    let Some(held) = &live.held else {
-                        return Vec::new();
-                    };
-                    let live = held.pods.values().map(|pod| (pod, None));
-                    let mut pods: Vec<_> =
-                        live.chain(held.closed.values().map(of_closed)).collect();
-                    pods.sort_by_key(|(pod, _)| pod.pod);
-                    (held.record, held.first, held.opened, pods)
-                }
-                (None, Some(ended)) => {
-                    let Some(opened) = ended.opened else {
-                        return Vec::new();
-                    };
-                    let pods = ended.pods.iter().map(of_closed).collect();
-                    (ended.record, ended.first, opened, pods)
-                }
-                (None, None) => return Vec::new(),
-            };
+        let (live, ended) = (self.live_run(uid), self.ended.get(uid));
+        let held = live.and_then(|(_, live)| live.held.as_ref());
+        let (record, first, opened) = match (held, ended) {
+            (Some(held), _) => (held.record, held.first, Some(held.opened)),
+            (None, Some(ended)) => (ended.record, ended.first, ended.opened),
+            (None, None) => (0, 0, None),
+        };
+        let Some(opened) = opened else {
+            return Vec::new();
+        };
+        let live = held.into_iter().flat_map(|held| held.pods.values());
+        let closed = held.into_iter().flat_map(|held| held.closed.values());
+        let ended = ended.into_iter().flat_map(|ended| &ended.pods);
+        let closed = closed
+            .chain(ended)
+            .map(|closed| (&closed.pod, Some(closed)));
+        let mut pods: Vec<(&Pod, Option<&Closed>)> = live.map(|pod| (pod, None)).collect();
+        pods.extend(closed);
+        pods.sort_by_key(|(pod, _)| pod.pod);
         let mut number = first;
         let leases = pods.into_iter().map(|(pod, closed)| {
             let lease = Lease {
@@ -139,7 +137,7 @@ impl Clusters {
             started: held.map(|held| held.opened),
             running: held.and_then(|held| held.running),
             ending: held
-                .and_then(|held| held.ending)
+                .and_then(|held| held.ending.as_ref())
                 .map(|ending| (ending.reason, ending.deadline)),
             end: None,
             pods: held
@@ -149,11 +147,6 @@ impl Clusters {
             unfunded: self.accounts.unfunded(&work),
         }
     }
-}
-
-/// A closed pod as a lease.
-fn of_closed(closed: &Closed) -> (&Pod, Option<&Closed>) {
-    (&closed.pod, Some(closed))
 }
 
 fn show_ended(uid: &RunUid, ended: &Ended) -> Shown {

@@ -71,6 +71,8 @@ impl Model {
         let mut state = before.clone();
         // State and model before the recalls that a start needs.
         let mut asked: Option<(Clusters, Self)> = None;
+        // A record starts once, in the order of the queue before the first start (R7).
+        let mut order: Option<Vec<RunUid>> = None;
         for event in &record.events {
             let at = event.time().unwrap_or(record.time);
             assert!(at <= record.time);
@@ -82,7 +84,9 @@ impl Model {
                     .take()
                     .unwrap_or_else(|| (state.clone(), self.clone()));
                 let uid = &event.who().unwrap().uid;
-                model.check_turn(at, uid, &state, nodes);
+                let queue = || model.queue().into_iter().cloned().collect();
+                let order = order.get_or_insert_with(queue);
+                model.check_turn(at, (uid, order), &state, nodes);
             }
             state.apply(at, event);
             self.fold(at, event, nodes);
@@ -299,13 +303,14 @@ impl Model {
     fn check_turn(
         &self,
         at: Instant,
-        uid: &RunUid,
+        (uid, order): (&RunUid, &[RunUid]),
         state: &Clusters,
         nodes: &BTreeMap<ObjectName, Node>,
     ) {
-        let queue = self.queue();
-        assert!(queue.contains(&uid));
-        for other in queue.into_iter().take_while(|other| *other != uid) {
+        let waiting = self.queue();
+        assert!(waiting.contains(&uid) && order.contains(uid));
+        let before = order.iter().take_while(|other| *other != uid);
+        for other in before.filter(|other| waiting.contains(other)) {
             assert!(
                 !self.could_start(at, other, state, nodes),
                 "{other} stands before {uid} and could start"

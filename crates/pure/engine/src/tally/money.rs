@@ -225,14 +225,13 @@ impl Money {
                 is_wrong |= !paid.leave_unfunded(of, line.gpus);
             }
             self.meters.add(&line.envelope, line.pool, line.gpus);
-            match paid.claim(line) {
-                Some((_, _, gpus)) => *gpus += line.gpus,
-                None => {
-                    self.last += 1;
-                    let claim = (line.envelope.clone(), line.pool, line.gpus);
-                    paid.claims.push(claim);
-                }
+            if let Some((_, _, gpus)) = paid.claim(line) {
+                *gpus += line.gpus;
+                continue;
             }
+            self.last += 1;
+            let claim = (line.envelope.clone(), line.pool, line.gpus);
+            paid.claims.push(claim);
         }
         if is_wrong {
             self.note(seq, uid, "is refunded for an unfunded claim that it lacks");

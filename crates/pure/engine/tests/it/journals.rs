@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bursar_engine::codec::{decode, decode_events, encode};
-use bursar_engine::{Events, State, decide, invariants, snapshot};
+use bursar_engine::{Command, Events, State, decide, invariants, plan, snapshot, spine};
 
 use crate::{kinds, script};
 
@@ -88,6 +88,26 @@ fn the_commands_of_the_newest_journal_give_the_same_bytes() {
             String::from_utf8(encode(&record).unwrap().bytes).unwrap(),
             line
         );
+    }
+}
+
+/// Method: each command of the newest journal is planned on the state before it. Nobody plans a tick.
+#[test]
+fn a_plan_has_the_events_of_the_decision_byte_for_byte() {
+    let (_, journal, _) = JOURNALS.last().unwrap();
+    let mut state = State::default();
+    for (seq, line) in (0..).zip(journal.lines()) {
+        let mut record = decode(seq, line.as_bytes(), |_| None).unwrap();
+        let before = state.clone();
+        state.apply_record(record.time, &record.events);
+        if matches!(record.command, Command::Spine(spine::Command::Tick { .. })) {
+            continue;
+        }
+        let (answer, events, _) = plan(&before, record.time, &record.command);
+        answer.unwrap();
+        record.events = events;
+        let planned = encode(&record).unwrap().bytes;
+        assert_eq!(String::from_utf8(planned).unwrap(), line);
     }
 }
 

@@ -355,15 +355,18 @@ fn event_of_runs() -> BoxedStrategy<Event> {
     prop_oneof![
         (uid(), run()).prop_map(|(uid, run)| Event::RunSubmitted { uid, run }),
         (who(), edit).prop_map(|(of, edit)| Event::RunEdited { of, edit }),
-        (who(), reason(), instant(), code(), t()).prop_map(|(of, reason, deadline, code, t)| {
-            Event::RunEnding {
-                of,
-                reason,
-                deadline,
-                code,
-                t,
+        (who(), reason(), instant(), code(), option::of(text()), t()).prop_map(
+            |(of, reason, deadline, code, detail, t)| {
+                Event::RunEnding {
+                    of,
+                    reason,
+                    deadline,
+                    code,
+                    detail,
+                    t,
+                }
             }
-        }),
+        ),
         who().prop_map(|of| Event::RunRunning { of }),
         (who(), outcome, reason(), code(), option::of(text()), t()).prop_map(
             |(of, outcome, reason, code, detail, t)| Event::RunEnded {

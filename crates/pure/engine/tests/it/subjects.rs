@@ -95,9 +95,10 @@ fn of_meter(meter: &Value) -> Vec<String> {
     let name = words.iter().find_map(|word| text.strip_prefix(word));
     let name = name.unwrap_or(text);
     let budget = format!("budget/{}", name.rsplit_once('/').unwrap().0);
-    match text.starts_with("cap/") {
-        true => vec![budget],
-        false => vec![budget, format!("envelope/{name}")],
+    if text.starts_with("cap/") {
+        vec![budget]
+    } else {
+        vec![budget, format!("envelope/{name}")]
     }
 }
 

@@ -8,6 +8,9 @@ use bursar_units::Instant;
 
 use crate::{runs, script, world::World};
 
+/// Changes an event; whether it is one of those to change.
+type Forge = fn(&mut Cluster) -> bool;
+
 type Records = Vec<(Instant, Events)>;
 
 /// A life with budgets, leases, refunds and every end of a run.
@@ -102,7 +105,7 @@ fn places(records: &Records) -> Vec<(usize, usize)> {
 #[test]
 fn one_forged_number_of_a_claim_or_lease_is_found() {
     let records = records();
-    let edits: [fn(&mut Cluster) -> bool; 4] = [
+    let edits: [Forge; 4] = [
         |event| match event {
             Cluster::RunFunded { claims, cause, .. } => {
                 claims[0].gpus += 1;
@@ -202,7 +205,7 @@ fn a_meter_above_its_limit_is_found() {
             "no envelope, cap, pool or slot limit above its bound, 44 changes"
         )
     );
-    let edits: [(fn(&mut Cluster) -> bool, &str); 3] = [
+    let edits: [(Forge, &str); 3] = [
         (
             |event| match event {
                 Cluster::BudgetSet(budget) if budget.owner.as_str() == "rai" => {
