@@ -26,6 +26,9 @@ pub(crate) struct Context {
     /// File with the token, mode 0600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) token_file: Option<String>,
+    /// Namespace of names without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) namespace: Option<String>,
     /// Key that signs its ledger; replaces the pinned one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) log_key: Option<String>,

@@ -30,6 +30,8 @@ pub(crate) struct Discovered {
     pub(crate) because: String,
     /// The token and the name of its file.
     pub(crate) token: Option<(BearerToken, String)>,
+    /// The namespace of names without one, if the context has one.
+    pub(crate) namespace: Option<String>,
     /// The key of its ledger, if the context has one.
     pub(crate) log_key: Option<String>,
 }
@@ -142,6 +144,7 @@ pub(crate) fn discover(session: &Session) -> Result<Discovered, Failure> {
             address: read_address(address, environment)?,
             because: because.to_owned(),
             token: token.clone(),
+            namespace: None,
             log_key: None,
         })
     };
@@ -176,6 +179,7 @@ pub(crate) fn discover(session: &Session) -> Result<Discovered, Failure> {
             address,
             because: because.join(", "),
             token,
+            namespace: context.namespace,
             log_key: context.log_key,
         });
     }
@@ -185,6 +189,7 @@ pub(crate) fn discover(session: &Session) -> Result<Discovered, Failure> {
             address: Address::Unix(path.clone()),
             because: "the socket of a local server".to_owned(),
             token,
+            namespace: None,
             log_key: None,
         });
     }

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use bursar_client::api::instant;
 use bursar_engine::words;
 use bursar_units::{Instant, Millis};
 use jiff::{Timestamp, Zoned, tz::TimeZone};
@@ -27,7 +28,7 @@ pub(crate) fn parse(text: &str, now: Instant, zone: &TimeZone) -> Result<Instant
             .map(Instant::from_ms)
             .ok_or_else(|| format!("`{text}` is not a time of today"));
     }
-    bursar_client::api::instant::parse(text).map_err(|_| {
+    instant::parse(text).map_err(|_| {
         format!("`{text}` is not a time; write 2026-11-16T10:00:00Z, 14:30, +36h or -7d")
     })
 }
@@ -35,6 +36,9 @@ pub(crate) fn parse(text: &str, now: Instant, zone: &TimeZone) -> Result<Instant
 impl Look {
     /// `Tue 17 Nov 09:00 (in 23h)`.
     pub(crate) fn moment(&self, at: Instant) -> String {
+        if self.exact {
+            return instant::format(at);
+        }
         let absolute = self.absolute(at);
         match at.cmp(&self.now) {
             Ordering::Equal => format!("{absolute} (now)"),
@@ -45,6 +49,9 @@ impl Look {
 
     /// `Tue 17 Nov 09:00`, with the year if it is not the present one.
     pub(crate) fn absolute(&self, at: Instant) -> String {
+        if self.exact {
+            return instant::format(at);
+        }
         let (then, now) = (zoned(at, &self.zone), zoned(self.now, &self.zone));
         let form = if then.year() == now.year() {
             "%a %-d %b %H:%M"
@@ -57,7 +64,7 @@ impl Look {
     /// `today 16:30`, or `Tue 17 Nov 09:00` on another day.
     pub(crate) fn coming(&self, at: Instant) -> String {
         let (then, now) = (zoned(at, &self.zone), zoned(self.now, &self.zone));
-        if then.date() == now.date() {
+        if !self.exact && then.date() == now.date() {
             return then.strftime("today %H:%M").to_string();
         }
         self.absolute(at)
@@ -150,6 +157,7 @@ mod tests {
             zone: TimeZone::UTC,
             utf8: true,
             color: false,
+            exact: false,
         };
         let at = |text| parse(text, now(), &TimeZone::UTC).unwrap_or_default();
         assert_eq!(look.moment(at("+23h")), "Tue 17 Nov 09:00 (in 23h)");

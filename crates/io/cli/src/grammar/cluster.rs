@@ -12,7 +12,7 @@ use super::flags::{ListFlags, words};
 /// The namespace of one object.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Scope {
-    /// Namespace; default: `$BURSAR_NAMESPACE`, or `default`
+    /// Namespace; default: that of the context, or `default`
     #[arg(short, long, value_name = "NS")]
     pub(crate) namespace: Option<ObjectName>,
 }
@@ -136,6 +136,9 @@ pub(crate) struct PlanArguments {
     /// Name of the run; default: a new one
     #[arg(long, conflicts_with = "files")]
     pub(crate) name: Option<ObjectName>,
+    /// GPUs of a pod, which sits on one node; default: all, at most 8
+    #[arg(long, value_name = "N", conflicts_with = "files")]
+    pub(crate) pod_gpus: Option<u64>,
     /// GPUs of a group, which sits in one domain; default: all
     #[arg(long, value_name = "N", conflicts_with = "files")]
     pub(crate) group_gpus: Option<u64>,

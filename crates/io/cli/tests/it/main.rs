@@ -24,6 +24,7 @@ mod market_end;
 mod market_ledger;
 mod market_node;
 mod outputs;
+mod runs;
 mod scenarios;
 mod top_hung;
 mod trouble;

@@ -86,8 +86,7 @@ fn hours(gpu_ms: u64) -> String {
 impl Listed for Row {
     const KIND: &'static str = "envelope";
     const NONE: &'static str = "no budgets";
-    const FIRST: &'static str =
-        "`bursar apply -f budgets.yaml` makes one; `bursar budgets -A` lists all namespaces";
+    const FIRST: &'static str = "`bursar apply -f budgets.yaml` makes one";
 
     fn columns() -> &'static [Column<Self>] {
         const COLUMNS: &[Column<Row>] = &[

@@ -13,7 +13,8 @@ use crate::list::Listed;
 impl Listed for Run {
     const KIND: &'static str = "run";
     const NONE: &'static str = "no runs";
-    const FIRST: &'static str = "`bursar run submit --gpus 8 --flavor h100 --name test` submits one; `-A` lists all namespaces";
+    const FIRST: &'static str =
+        "`bursar run submit --gpus 8 --flavor h100 --name test` submits one";
 
     fn columns() -> &'static [Column<Self>] {
         const COLUMNS: &[Column<Run>] = &[

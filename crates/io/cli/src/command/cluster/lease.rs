@@ -3,7 +3,6 @@
 use bursar_client::api::Since;
 use bursar_client::api::cluster::{GpuLease, ListLeases};
 use bursar_client::api::query::Parameter as _;
-use bursar_engine::words;
 use bursar_units::{BookingId, ObjectName};
 
 use super::names;
@@ -66,9 +65,5 @@ fn text(id: &BookingId, lease: &GpuLease, look: &Look) -> String {
     let lines = lines.map(|column| (column.head.to_lowercase(), (column.cell)(lease, look)));
     let lines: Vec<(String, String)> = lines.collect();
     let state = if lease.to.is_some() { "ended" } else { "open" };
-    let gpus = words::count(lease.gpus, "GPU");
-    format!(
-        "{subject} {state}, with {gpus} of its pod\n{}",
-        details(&lines, REPORT_WORD)
-    )
+    format!("{subject} {state}\n{}", details(&lines, REPORT_WORD))
 }

@@ -4,21 +4,33 @@ use bursar_client::api::query::Parameter as _;
 use bursar_engine::{Kind, Reference};
 use bursar_units::{DEFAULT_NAMESPACE, Label, ObjectName, ScopedName};
 
+use crate::connect;
 use crate::failure::{Failure, Stop};
 use crate::grammar::{Scope, ScopedFlags};
 use crate::session::Session;
 
-/// The namespace of names without one: the flag, the environment, or `default`.
+/// The namespace of names without one: the flag, the environment, the context, or `default`.
 pub(in crate::command) fn namespace(session: &Session, scope: &Scope) -> Result<ObjectName, Stop> {
     if let Some(namespace) = &scope.namespace {
         return Ok(namespace.clone());
     }
-    match &session.environment.namespace {
+    let variable = session.environment.namespace.clone();
+    let of_variable = variable.map(|text| ("BURSAR_NAMESPACE", text));
+    let named =
+        of_variable.or_else(|| Some(("the namespace of the context", of_context(session)?)));
+    match named {
         None => Ok(ObjectName::known(DEFAULT_NAMESPACE)),
-        Some(text) => ObjectName::new(text).map_err(|error| {
-            Failure::usage(format!("BURSAR_NAMESPACE is not a namespace: it {error}")).into()
-        }),
+        Some((source, text)) => ObjectName::new(&text)
+            .map_err(|error| Failure::usage(format!("{source} is not valid: it {error}")).into()),
     }
+}
+
+/// The namespace of the context. Without a server there is none; the command itself then says why.
+fn of_context(session: &Session) -> Option<String> {
+    if session.is_virtual() {
+        return None;
+    }
+    connect::discover(session).ok()?.namespace
 }
 
 /// The namespace of a list, `None` for all, with the words that follow `no runs`.

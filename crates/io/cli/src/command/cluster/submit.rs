@@ -140,7 +140,7 @@ fn of_flags(
         owner: arguments.owner.clone(),
         flavor,
         total_gpus: gpus,
-        pod_gpus: None,
+        pod_gpus: arguments.pod_gpus,
         group_gpus: arguments.group_gpus,
         spread: None,
         location: None,

@@ -230,6 +230,7 @@ mod tests {
             zone: jiff::tz::TimeZone::UTC,
             utf8: true,
             color: false,
+            exact: false,
         };
         text(&explanation, question, &look)
     }

@@ -326,6 +326,7 @@ mod tests {
             zone: jiff::tz::TimeZone::UTC,
             utf8: true,
             color: false,
+            exact: false,
         }
     }
 
