@@ -10,7 +10,7 @@ use super::DRY_RUN;
 use super::booking::limit::{field_text, telling};
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::{ApplyArguments, Format};
-use crate::layout::{WIDTH, fold};
+use crate::layout::labelled;
 use crate::session::Session;
 
 pub(super) async fn run(session: &mut Session, arguments: &ApplyArguments) -> Result<(), Stop> {
@@ -68,11 +68,7 @@ fn line(change: &Change, width: usize, is_dry: bool) -> String {
         ChangeKind::Deleted if is_dry => "would be deleted",
         kind => kind.word(),
     };
-    let text = format!("{:<width$}  {word:<9}  ", change.object);
-    let indent = text.chars().count();
-    let facts = fold(&facts, WIDTH.saturating_sub(indent)).join(&format!("\n{:indent$}", ""));
-    let text = text + &facts;
-    format!("{}\n", text.trim_end())
+    labelled(&format!("{:<width$}  {word:<9}  ", change.object), &facts)
 }
 
 /// Reads the files that a path names: one file, stdin, or the YAML files of a directory by name.
