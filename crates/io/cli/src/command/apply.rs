@@ -10,6 +10,7 @@ use super::DRY_RUN;
 use super::booking::limit::{field_text, telling};
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::{ApplyArguments, Format};
+use crate::layout::labelled;
 use crate::session::Session;
 
 pub(super) async fn run(session: &mut Session, arguments: &ApplyArguments) -> Result<(), Stop> {
@@ -69,8 +70,8 @@ fn line(change: &Change, width: usize, is_dry: bool) -> String {
         ChangeKind::Deleted if is_dry => "would be deleted",
         kind => kind.word(),
     };
-    let text = format!("{:<width$}  {word:<9}  {facts}", change.object);
-    format!("{}\n", text.trim_end())
+    let label = format!("{:<width$}  {word:<9}  ", change.object);
+    labelled(&label, &facts)
 }
 
 /// Reads the files that a path names: one file, stdin, or the YAML files of a directory by name.

@@ -172,7 +172,7 @@ fn a_cgroup_is_managed_shown_explained_and_restored() {
     let listed = house.ok(&["node", "list", "--where", "market=act"]);
     assert!(listed.contains(&node), "{listed}");
     let shown = house.ok(&["node", "show", &node]);
-    assert!(shown.contains("  market   acts; "), "{shown}");
+    assert!(shown.contains("  market    acts; "), "{shown}");
     assert!(
         shown.contains("nowhere: there is no such cgroup"),
         "{shown}"
