@@ -584,7 +584,8 @@ fn kind_of(
             let suggestion = format!("must be `{}`", kind.version());
             wrong(position, "apiVersion", Wrong::with(message, suggestion));
         }
-        (Some((position, version)), None) => {
+        // A version of several kinds is right, whichever is meant.
+        (Some((position, version)), None) if !is_version(version) => {
             let shown = shape::shown(version);
             let message = format!("`{shown}` is not the version of a kind that can be applied");
             let versions: BTreeSet<_> = ObjectKind::ALL.map(ObjectKind::version).into();
@@ -595,6 +596,10 @@ fn kind_of(
         _ => {}
     }
     kind
+}
+
+fn is_version(text: &str) -> bool {
+    ObjectKind::ALL.iter().any(|kind| kind.version() == text)
 }
 
 /// `a, b and c`.

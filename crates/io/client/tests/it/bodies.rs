@@ -367,7 +367,7 @@ fn all_mistakes_of_an_execution_and_of_a_token_are_named_at_once() {
     assert_eq!(
         sentences::<TokenRequest>(body),
         [
-            "tenants is missing; `use` acts as the tenants listed",
+            "tenants is missing; `use` acts as the tenants and owners listed",
             "expires must be more than 0 and at most 3650d",
         ]
     );
@@ -420,7 +420,7 @@ fn rules_over_several_fields_are_reported_with_other_mistakes() {
             r#"{"name": "CI", "roles": ["use"]}"#,
             vec![
                 "name has the character 'C'; allowed are lower-case letters, digits, - and . (not first or last)",
-                "tenants is missing; `use` acts as the tenants listed",
+                "tenants is missing; `use` acts as the tenants and owners listed",
             ],
         ),
         (
@@ -443,7 +443,7 @@ fn rules_over_several_fields_are_reported_with_other_mistakes() {
             r#"{"name": "ci", "roles": ["use", 1], "tenants": []}"#,
             vec![
                 "roles[1] must be a word, one of view, use, operate",
-                "tenants is missing; `use` acts as the tenants listed",
+                "tenants is missing; `use` acts as the tenants and owners listed",
             ],
         ),
     ] {

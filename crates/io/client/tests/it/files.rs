@@ -293,7 +293,7 @@ fn documents_that_are_no_objects_are_reported() {
             "apiVersion `v1` is not the version of a Limit",
         ),
         (
-            "apiVersion: v1\nkind: Pod",
+            "apiVersion: v1\nkind: Secret",
             "kinds are Budget, Run, Limit and Node",
         ),
         (
@@ -422,6 +422,7 @@ fn an_object_without_a_kind_is_checked_by_its_version() {
                 "kind is missing",
                 "metadata.name has the character 'A'; allowed are lower-case letters, digits, \
                  - and . (not first or last)",
+                "status is missing",
             ],
         ),
         // Several kinds have this version.

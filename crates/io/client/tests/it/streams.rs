@@ -53,6 +53,7 @@ async fn a_stream_resumes_after_its_last_event() {
     ]));
     let filter = StreamEvents {
         kinds: Some("booking".to_owned()),
+        ns: None,
         tenant: None,
         from: Some(3),
     };

@@ -131,7 +131,9 @@ async fn an_apply_is_all_or_none_and_names_every_mistake() {
     assert_eq!(
         applied["results"][1],
         json!({"object":"node/a01","change":"created","fields":[
-        {"path":"cpu","to":"96"},{"path":"memory","to":"1000Gi"},{"path":"nvidia.com/gpu","to":"8"}]})
+        {"path":"cpu","to":"96"},{"path":"memory","to":"1000Gi"},{"path":"nvidia.com/gpu","to":"8"}],
+        "effect": "no run is placed here without topology.kubernetes.io/region, \
+            bursar.dev/cluster, bursar.dev/domain, bursar.dev/flavor"})
     );
     let same = json!({"objects":[limit_clash()]}).to_string();
     world

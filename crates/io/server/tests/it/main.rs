@@ -10,6 +10,7 @@
 
 mod auth;
 mod bookings;
+mod clusters;
 mod declared;
 mod events;
 mod executions;

@@ -15,7 +15,14 @@ use crate::world::{Reply, World, operator, send, user};
 const OPEN: [&str; 4] = ["/healthz", "/openapi.json", "/problems/{code}", "/readyz"];
 
 /// Parameters that accept any text.
-const FREE: [(&str, &str); 5] = [
+const FREE: [(&str, &str); 12] = [
+    ("/v1/budgets", "cursor"),
+    ("/v1/budgets/{namespace}/{name}", "If-Match"),
+    ("/v1/envelopes", "cursor"),
+    ("/v1/leases", "cursor"),
+    ("/v1/leases", "run"),
+    ("/v1/runs", "cursor"),
+    ("/v1/runs/{namespace}/{name}", "If-Match"),
     ("/v1/limits", "cursor"),
     ("/v1/limits/{name}", "If-Match"),
     ("/v1/nodes", "cursor"),
@@ -89,7 +96,9 @@ fn all_wrong(
         match parameter["in"].as_str().unwrap() {
             // The kind must be valid, because the name is checked by the rules of its kind.
             "path" if name == "kind" => {
-                address = address.replace("{kind}", "booking");
+                let is_scoped = path.contains("{namespace}");
+                let kind = if is_scoped { "run" } else { "booking" };
+                address = address.replace("{kind}", kind);
                 continue;
             }
             "path" => address = address.replace(&format!("{{{name}}}"), "%20"),
@@ -186,8 +195,6 @@ async fn all_mistakes_of_a_declared_object_are_reported() {
             "dryrun",
             "dryRun",
             "objects[0].kind",
-            "objects[0].metadata",
-            "objects[0].spec.slots",
             "objects[1].apiVersion",
             "objects[1].kind",
         ]
@@ -253,7 +260,8 @@ async fn all_wrong_parameters_of_a_route_are_reported_together() {
         (
             "/v1/records?object=wedding/a",
             "not-found",
-            "`wedding` is not a kind here; the kinds are record, booking, limit, node, pod, token",
+            "`wedding` is not a kind here; the kinds are record, booking, limit, node, pod, token, \
+             budget, envelope, run, lease",
         ),
     ] {
         let problem = world.ask("GET", path, "").await.is_problem(code);

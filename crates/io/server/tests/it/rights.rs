@@ -31,7 +31,7 @@ enum Ends {
 use Ends::{AtOnce, BrokenOff, Refused, SignedOut};
 
 /// Every route that may last: it waits, follows, or answers with a type other than JSON.
-const ROUTES: [(&str, Ends); 12] = [
+const ROUTES: [(&str, Ends); 13] = [
     ("/log/checkpoint", AtOnce),
     ("/log/tile/{path}", AtOnce),
     ("/metrics", AtOnce),
@@ -44,6 +44,7 @@ const ROUTES: [(&str, Ends); 12] = [
     ("/v1/ledger/backup", BrokenOff),
     ("/v1/ledger/export", BrokenOff),
     ("/v1/proofs/{kind}/{id}", AtOnce),
+    ("/v1/runs/{namespace}/{name}", Refused),
 ];
 
 /// End of a token.

@@ -165,6 +165,7 @@ async fn no_answer_to_a_tenant_names_another() {
             let path = path
                 .replace("{id}", id)
                 .replace("{kind}", kind)
+                .replace("{namespace}", "theirs")
                 .replace("{name}", name)
                 .replace("{record}", "4")
                 .replace("{code}", "busy")
@@ -180,6 +181,7 @@ async fn no_answer_to_a_tenant_names_another() {
             .replace("no limit `zeta`", "")
             .replace("no booking `zeta`", "")
             .replace("no node `zeta`", "")
+            .replace("no lease `zeta`", "")
             .replace("node `zeta`", "")
             .replace("/zeta", "");
         for name in ["zeta", "yota", "secret-project"] {
