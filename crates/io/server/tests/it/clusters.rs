@@ -226,7 +226,7 @@ async fn a_user_sees_its_own_runs_budgets_leases_and_usage_alone() {
         )
         .await;
     }
-    tokio::time::advance(std::time::Duration::from_secs(3_600)).await;
+    tokio::time::advance(std::time::Duration::from_hours(1)).await;
     let waits = run("rai", "waits", &gpus("org:ai:rai", 16));
     let mine = || user(&["org:ai:rai"]);
     let reply = put(&world, mine(), &waits, "").await;
@@ -406,7 +406,7 @@ async fn the_status_of_a_budget_has_its_room_and_how_long_it_lasts() {
         "",
     )
     .await;
-    tokio::time::advance(std::time::Duration::from_secs(36_000)).await;
+    tokio::time::advance(std::time::Duration::from_hours(10)).await;
     let budget = get(&world, "/v1/budgets/rai/q4").await;
     let status = &budget["status"];
     assert_eq!(
@@ -544,7 +544,7 @@ async fn used_time_is_leased_time_in_every_grouping() {
     let reply = put(&world, operator(), &run("rai", "more", &spec), "").await;
     assert_eq!(reply.status, 201, "{}", reply.text());
     // 16 hours, over midnight.
-    tokio::time::advance(std::time::Duration::from_secs(16 * 3_600)).await;
+    tokio::time::advance(std::time::Duration::from_hours(16)).await;
     let leased = 56_u64 * 16 * 3_600_000;
     for by in ["owner", "run", "day", "envelope"] {
         let usage = get(&world, &format!("/v1/usage?by={by}")).await;
@@ -604,7 +604,7 @@ async fn lent_time_is_counted_for_the_lender_and_in_the_metrics() {
         reply["status"]["claims"][0]["class"], "Borrowed",
         "{reply:#}"
     );
-    tokio::time::advance(std::time::Duration::from_secs(3_600)).await;
+    tokio::time::advance(std::time::Duration::from_hours(1)).await;
     let usage = get(&world, "/v1/usage").await;
     let rows = usage["items"].as_array().unwrap();
     let of = |owner| rows.iter().find(|row| row["owner"] == owner).unwrap();
@@ -639,7 +639,7 @@ async fn an_epoch_is_closed_once_for_a_key() {
         "",
     )
     .await;
-    tokio::time::advance(std::time::Duration::from_secs(3_600)).await;
+    tokio::time::advance(std::time::Duration::from_hours(1)).await;
     let rotate = |key: &'static str, body: &'static str| {
         let request = http::Request::builder()
             .method("POST")
