@@ -42,7 +42,6 @@ fn all_mistakes_of_a_reservation_are_named() {
         ),
         [
             "clas is not a field, did you mean `class`?",
-            "class is missing",
             "slots must not be negative, 1 to 9007199254740991 is allowed",
             "ttlMs must be a whole number from 1000 to 86400000, leave out the quotes: 1",
             "waitMs must be at most 9007199254740991, 0 to 9007199254740991 is allowed",
