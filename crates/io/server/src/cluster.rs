@@ -12,5 +12,4 @@ mod runs;
 pub(crate) mod sight;
 mod usage;
 
-pub(crate) use budgets::Rotations;
 pub(crate) use covers::note_covers;

@@ -118,7 +118,6 @@ pub struct Service {
     pub(crate) replay: Arc<Semaphore>,
     pub(crate) executing: Option<crate::booking::executions::ExecutorSettings>,
     pub(crate) market: Option<Arc<Agent>>,
-    pub(crate) rotations: crate::cluster::Rotations,
     pub(crate) stopping: watch::Sender<bool>,
 }
 
@@ -143,7 +142,6 @@ impl Service {
             replay: Arc::new(Semaphore::new(1)),
             executing: None,
             market: None,
-            rotations: crate::cluster::Rotations::default(),
             stopping: watch::Sender::new(false),
         }
     }

@@ -1,7 +1,7 @@
 //! Commands and changes of the cluster, in the form of the journal (L7).
 
 use bursar_budget::{Budget, BudgetId, EnvelopeId, RunUid};
-use bursar_units::{ScopedName, is_default, whole};
+use bursar_units::{BookingId, ScopedName, is_default, whole};
 use serde::{Deserialize, Serialize};
 
 use crate::{Policy, Run};
@@ -23,6 +23,9 @@ pub enum Command {
     RotateEnvelope {
         /// The envelope.
         envelope: EnvelopeId,
+        /// Idempotency key: commands with the same key are one action (L6). The engine checks it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        idempotency: Option<BookingId>,
     },
     /// The executor reports that all processes of an incarnation run.
     RunStarted {

@@ -21,7 +21,7 @@ impl Clusters {
         let before = out.len();
         let reply = match command {
             Command::CancelRun { run } => self.cancel(now, run, out)?,
-            Command::RotateEnvelope { envelope } => self.rotate(now, envelope, out)?,
+            Command::RotateEnvelope { envelope, .. } => self.rotate(now, envelope, out)?,
             Command::RunStarted { uid, incarnation } => {
                 self.started(now, uid, *incarnation, out)?
             }

@@ -2,6 +2,7 @@
 
 use bursar_booking::{Bookings, decide as rules};
 use bursar_cluster::Clusters;
+use bursar_journal::hash::sha256;
 use bursar_plane::{Class, Decided, Did, Due, Plane, Reference, Steps};
 use bursar_units::{BookingId, Instant};
 use thiserror::Error;
@@ -87,14 +88,42 @@ pub fn decide(
             state.take_over::<Markets>(out, events);
             Ok(did.into())
         }
-        Command::Cluster(command) => {
-            let mut out = state.decided(now);
-            let reply = state.clusters.decide(now, command, &mut out)?;
-            state.take_over::<Clusters>(out, events);
-            Ok(reply.into())
-        }
+        Command::Cluster(command) => decide_cluster(state, now, command, events),
         Command::Spine(command) => decide_spine(state, now, command, events),
     }
+}
+
+/// Decides a command to the cluster. The spine keeps its idempotency key, if it has one.
+fn decide_cluster(
+    state: &mut State,
+    now: Instant,
+    command: &cluster::Command,
+    events: &mut Events,
+) -> Result<Answer, Refusal> {
+    let key = match command {
+        cluster::Command::RotateEnvelope {
+            envelope,
+            idempotency,
+        } => idempotency.as_ref().map(|key| {
+            let body = sha256(format!("rotate-envelope {envelope}").as_bytes());
+            (key, body)
+        }),
+        _ => None,
+    };
+    if let Some((key, body)) = key
+        && state.spine.is_repeat(now, Some(key), body)?
+    {
+        return Ok(Answer::Unchanged);
+    }
+    let mut out = state.decided(now);
+    let reply = state.clusters.decide(now, command, &mut out)?;
+    state.take_over::<Clusters>(out, events);
+    if let Some((key, body)) = key {
+        let mut out = state.decided(now);
+        state.spine.keyed(now, Some(key), body, &mut out);
+        state.take_over_spine(out, events);
+    }
+    Ok(reply.into())
 }
 
 /// Decides a command to the spine, or one that concerns all planes.

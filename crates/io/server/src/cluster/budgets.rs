@@ -1,15 +1,12 @@
 //! Budgets and envelopes with their state, and the end of an epoch.
 
-use std::collections::BTreeMap;
-
+use bursar_client::Problem;
 use bursar_client::api::ListAnswer;
 use bursar_client::api::cluster::{Budget, Envelope, ListBudgets, RotateRequest};
-use bursar_client::{Code, Problem};
 use bursar_engine::cluster::Command as ClusterCommand;
-use bursar_engine::cluster::budget::{self as plane, BudgetId, EnvelopeId};
+use bursar_engine::cluster::budget::{self as plane, BudgetId};
 use bursar_engine::{Command, State};
-use bursar_units::{BookingId, Instant, Millis};
-use tokio::sync::Mutex;
+use bursar_units::BookingId;
 
 use super::answers::View;
 use super::sight;
@@ -17,14 +14,6 @@ use crate::caller::Caller;
 use crate::service::refusal::of_refusal;
 use crate::service::{Answer, Service, WriteMode, last_record};
 use crate::spine::declared::page;
-
-/// Time for which the keys of ended epochs are remembered.
-const KEYS_FOR: Millis = Millis::from_hours(24);
-
-/// Keys of the epochs that were ended by request. The command has no key of its own, so they are
-/// remembered by this process only.
-#[derive(Default)]
-pub(crate) struct Rotations(Mutex<BTreeMap<BookingId, (Instant, EnvelopeId)>>);
 
 impl Service {
     pub(crate) fn budgets(
@@ -103,27 +92,12 @@ impl Service {
         caller.require_operate("end epochs of envelopes")?;
         let envelope = id.envelope(&request.envelope);
         let command: Command = ClusterCommand::RotateEnvelope {
-            envelope: envelope.clone(),
+            envelope,
+            idempotency: key,
         }
         .into();
-        // Held until the command is durable, so that two requests with one key do not both submit.
-        let mut done = self.rotations.0.lock().await;
-        match key.as_ref().and_then(|key| done.get(key)) {
-            Some((_, known)) if *known == envelope => return self.budget(caller, id),
-            Some(_) => {
-                let detail = "the idempotency key was used for another envelope before";
-                return Err(Problem::new(Code::IdReused, detail));
-            }
-            None => {}
-        }
         let (outcome, after) = self.carry_out(caller, &command, mode).await?;
         let record = outcome.record;
-        if let (Some(key), WriteMode::Real, Ok(_)) = (key, mode, &outcome.result) {
-            let forgotten = outcome.time.before(KEYS_FOR);
-            done.retain(|_, (at, _)| forgotten < *at);
-            done.insert(key, (outcome.time, envelope));
-        }
-        drop(done);
         self.with_state(after.as_ref(), |state| {
             if let Err(refusal) = &outcome.result {
                 return Err(of_refusal(state, record, caller, &command, refusal));

@@ -223,7 +223,7 @@ fn answer(
             let events = outcome.events.iter();
             // An event is written as in the journal.
             events
-                .filter_map(|event| serde_json::to_value(event).ok())
+                .filter_map(|event| serde_json::value::to_raw_value(event).ok())
                 .collect()
         }
     };

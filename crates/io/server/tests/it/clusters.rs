@@ -89,10 +89,29 @@ async fn get(world: &World, path: &str) -> Value {
     reply.json()
 }
 
-fn journal(world: &World, record: u64) -> Value {
+/// The text of a record.
+fn journal_text(world: &World, record: u64) -> String {
     let reader = world.store.reader().unwrap();
     let record = reader.records(record, 1).unwrap().remove(0);
-    serde_json::from_slice(&record.bytes.unwrap()).unwrap()
+    String::from_utf8(record.bytes.unwrap().to_vec()).unwrap()
+}
+
+fn journal(world: &World, record: u64) -> Value {
+    serde_json::from_str(&journal_text(world, record)).unwrap()
+}
+
+/// The list `events` of an answer, as text.
+fn events_text(answer: &str) -> String {
+    #[derive(serde::Deserialize)]
+    struct Planned<'a> {
+        #[serde(borrow)]
+        events: &'a serde_json::value::RawValue,
+    }
+    serde_json::from_str::<Planned<'_>>(answer)
+        .unwrap()
+        .events
+        .get()
+        .to_owned()
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,13 +120,15 @@ async fn a_plan_has_the_events_that_the_submission_writes() {
     let object = run("rai", "llm", &gpus("org:ai:rai", 16));
     let plan = put(&world, operator(), &object, "?dryRun=true").await;
     assert_eq!(plan.status, 201, "{}", plan.text());
+    let planned = events_text(&plan.text());
     let plan = plan.json();
     assert_eq!(plan["dryRun"], true);
     let done = put(&world, operator(), &object, "").await;
     assert_eq!(done.status, 201, "{}", done.text());
     let done = done.json();
-    let record = journal(&world, done["record"].as_u64().unwrap());
-    assert_eq!(record["ev"], plan["events"], "{record:#}");
+    let record = journal_text(&world, done["record"].as_u64().unwrap());
+    let written = format!("\"ev\":{planned}}}");
+    assert!(record.ends_with(&written), "{record}\n{written}");
     assert_eq!(done["status"]["uid"], plan["status"]["uid"]);
     assert_eq!(done["takes"], plan["takes"]);
     assert_eq!(

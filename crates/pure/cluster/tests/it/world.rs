@@ -314,7 +314,10 @@ impl World {
 
     pub(crate) fn rotate(&mut self, text: &str) -> Result<Reply, Refusal> {
         let envelope = envelope_id(text);
-        self.command(&Command::RotateEnvelope { envelope })
+        self.command(&Command::RotateEnvelope {
+            envelope,
+            idempotency: None,
+        })
     }
 
     pub(crate) fn started(&mut self, text: &str) {

@@ -145,7 +145,7 @@ impl Spine {
     }
 
     /// Whether the same action was done before under that key.
-    fn is_repeat(
+    pub(crate) fn is_repeat(
         &self,
         now: Instant,
         key: Option<&BookingId>,
@@ -159,7 +159,8 @@ impl Spine {
         }
     }
 
-    fn keyed(
+    /// Records an idempotency key of an action that is done.
+    pub(crate) fn keyed(
         &mut self,
         at: Instant,
         key: Option<&BookingId>,

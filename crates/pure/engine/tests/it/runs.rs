@@ -219,7 +219,13 @@ fn ends(world: &mut World) {
         world.run(command).expect("the script is taken");
     };
     let envelope = EnvelopeId::new("rai/gpus/day").unwrap();
-    play(cluster::Command::RotateEnvelope { envelope }.into());
+    play(
+        cluster::Command::RotateEnvelope {
+            envelope,
+            idempotency: None,
+        }
+        .into(),
+    );
     play(change([
         Change::SetRun(run("rai", "well", 2)),
         Change::SetRun(run("rai", "never", 2)),

@@ -225,7 +225,12 @@ fn exit() -> impl Strategy<Value = Exit> {
 pub(crate) fn command() -> BoxedStrategy<Command> {
     prop_oneof![
         scoped().prop_map(|run| Command::CancelRun { run }),
-        envelope_id().prop_map(|envelope| Command::RotateEnvelope { envelope }),
+        (envelope_id(), option::of(crate::strategies::id())).prop_map(|(envelope, idempotency)| {
+            Command::RotateEnvelope {
+                envelope,
+                idempotency,
+            }
+        }),
         (uid(), whole()).prop_map(|(uid, incarnation)| Command::RunStarted { uid, incarnation }),
         (uid(), whole(), vec(whole(), 0..3), exit()).prop_map(|(uid, incarnation, pods, exit)| {
             Command::RunExited {

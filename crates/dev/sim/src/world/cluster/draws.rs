@@ -51,7 +51,13 @@ impl World<'_> {
     fn draw_rotation(&mut self) -> Option<AnyCommand> {
         let budget = self.budget_id()?;
         let envelope = EnvelopeId::new(&format!("{}/e0", budget.as_str())).ok()?;
-        Some(Command::RotateEnvelope { envelope }.into())
+        Some(
+            Command::RotateEnvelope {
+                envelope,
+                idempotency: None,
+            }
+            .into(),
+        )
     }
 
     /// An edit of a live run: other values of the fields that may change.

@@ -156,7 +156,7 @@ pub struct RunClaim {
 }
 
 /// Answer to a submission, an edit, a plan or a cancel of a run.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunAnswer {
     /// The run as the command left it, with its status.
@@ -178,7 +178,7 @@ pub struct RunAnswer {
     /// Events that the submission would write now, as in the record; of a dry run only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
-    pub events: Vec<serde_json::Value>,
+    pub events: Vec<Box<serde_json::value::RawValue>>,
     /// Last ledger record that this answer reflects.
     pub record: u64,
     /// True for a dry run: nothing was changed.
