@@ -17,7 +17,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, TypeVar
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, TypeVar
 
 #: Time limit of every wait.
 TIMEOUT_SECONDS = 30.0
@@ -254,9 +254,9 @@ class Server:
             raise AssertionError(f"the export failed: {ended.stderr}")
         return path
 
-    def token(self, name: str, role: str, tenants: List[str]) -> str:
+    def token(self, name: str, role: str, tenants: List[str], owners: Sequence[str] = ()) -> str:
         """Creates a token and returns its secret."""
-        body = {"name": name, "roles": [role], "tenants": tenants}
+        body = {"name": name, "roles": [role], "tenants": tenants, "owners": list(owners)}
         secret: str = self.must("POST", "/v1/tokens", body)["secret"]
         return secret
 

@@ -30,7 +30,7 @@ HIDDEN = FORBIDDEN | ABSENT
 class Row(NamedTuple):
     """One request, and the statuses that callers may get."""
 
-    #: The path with its query; `{held}` is the record of the victim's grant.
+    #: The path with its query; `{held}` is the record of the victim's grant, `{run}` that of its leases.
     path: str
     #: Statuses for the token of another tenant.
     use: Set[int]
@@ -51,6 +51,33 @@ NODE = {
 MINE = {"class": "shared", "tenant": "acme"}
 THEIRS = {"class": CLASS, "tenant": TENANT}
 RUN = {"class": "shared", "tenant": "acme", "command": "/bin/true"}
+OWNER = f"{MARKER}-owner"
+GPU_NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {
+        "name": "gpus",
+        "labels": {
+            "topology.kubernetes.io/region": "west",
+            "bursar.dev/cluster": "one",
+            "bursar.dev/domain": "rack",
+            "bursar.dev/flavor": "h100",
+        },
+    },
+    "status": {"allocatable": {"cpu": "4", "nvidia.com/gpu": "8"}},
+}
+
+
+def scoped(kind: str, name: str, **spec: Any) -> Dict[str, Any]:
+    """A declared object of the victim's namespace."""
+    metadata = {"name": name, "namespace": "known-space"}
+    return {"apiVersion": "bursar.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+ENVELOPE = {"name": "h100", "flavor": "h100", "concurrency": 8}
+BUDGET = scoped("Budget", "known-budget", owner=OWNER, envelopes=[ENVELOPE])
+THEIR_RUN = scoped("Run", "known-gpus", owner=OWNER, flavor="h100", totalGPUs=8)
+STOLEN_RUN = scoped("Run", "known-gpus", owner="acme", flavor="h100", totalGPUs=8)
 TOKEN = {"name": "robber", "roles": ["operate"], "tenants": [TENANT]}
 EXPORTED = {"from": 0, "below": 1}
 #: A guess; the right fences are larger.
@@ -198,6 +225,58 @@ ROWS: Dict[str, List[Row]] = {
     "POST /v1/nodes/{name}/restore": [
         Row("/v1/nodes/machine/restore", FORBIDDEN, FORBIDDEN, {}),
     ],
+    "GET /v1/runs": [
+        Row("/v1/runs", DONE, DONE),
+        Row("/v1/runs?namespace=known-space&limit=1000", DONE, DONE),
+        Row(f"/v1/runs?owner={OWNER}", DONE, DONE),
+    ],
+    "GET /v1/runs/{namespace}/{name}": [
+        Row("/v1/runs/known-space/known-gpus", ABSENT, DONE),
+        Row("/v1/runs/known-space/known-gpus?wait=1ms", ABSENT, DONE),
+        # A similar name: no suggestion may reveal the right one.
+        Row("/v1/runs/known-space/nown-gpus", ABSENT, ABSENT),
+    ],
+    "PUT /v1/runs/{namespace}/{name}": [
+        Row("/v1/runs/known-space/known-gpus", FORBIDDEN, FORBIDDEN, THEIR_RUN),
+        Row("/v1/runs/known-space/known-gpus?dryRun=true", FORBIDDEN, FORBIDDEN, THEIR_RUN),
+        # The name is taken while the run lives, and can never be paid for by another owner later.
+        Row("/v1/runs/known-space/known-gpus", {409, 422}, FORBIDDEN, STOLEN_RUN),
+    ],
+    "POST /v1/runs/{namespace}/{name}/cancel": [
+        Row("/v1/runs/known-space/known-gpus/cancel", ABSENT, FORBIDDEN, {}),
+        Row("/v1/runs/known-space/known-gpus/cancel?dryRun=true", ABSENT, FORBIDDEN, {}),
+    ],
+    "GET /v1/budgets": [
+        Row("/v1/budgets", DONE, DONE),
+        Row(f"/v1/budgets?owner={OWNER}", DONE, DONE),
+    ],
+    "GET /v1/budgets/{namespace}/{name}": [
+        Row("/v1/budgets/known-space/known-budget", ABSENT, DONE),
+        Row("/v1/budgets/known-space/nown-budget", ABSENT, ABSENT),
+    ],
+    "PUT /v1/budgets/{namespace}/{name}": [
+        Row("/v1/budgets/known-space/known-budget", FORBIDDEN, FORBIDDEN, BUDGET),
+    ],
+    "DELETE /v1/budgets/{namespace}/{name}": [
+        Row("/v1/budgets/known-space/known-budget", FORBIDDEN, FORBIDDEN),
+    ],
+    "POST /v1/budgets/{namespace}/{name}/rotate": [
+        Row("/v1/budgets/known-space/known-budget/rotate", FORBIDDEN, FORBIDDEN, {"envelope": "h100"}),
+    ],
+    "GET /v1/envelopes": [Row("/v1/envelopes", DONE, DONE)],
+    "GET /v1/leases": [
+        Row("/v1/leases", DONE, DONE),
+        Row("/v1/leases?run=known-space/known-gpus", DONE, DONE),
+    ],
+    "GET /v1/leases/{id}": [Row("/v1/leases/lease-{run}.0", ABSENT, DONE)],
+    "GET /v1/usage": [
+        Row("/v1/usage", DONE, DONE),
+        Row("/v1/usage?by=run", DONE, DONE),
+        Row(f"/v1/usage?by=envelope&owner={OWNER}", DONE, DONE),
+    ],
+    "GET /v1/explain/{kind}/{namespace}/{name}": [
+        Row("/v1/explain/run/known-space/known-gpus", ABSENT, DONE),
+    ],
     "GET /v1/proofs/{kind}/{id}": [
         Row("/v1/proofs/booking/known-held", HIDDEN, FORBIDDEN),
         Row("/v1/proofs/limit/known-limit", HIDDEN, FORBIDDEN),
@@ -241,8 +320,12 @@ class Tenants(unittest.TestCase):
         for name, spec in limits.items():
             server.must("PUT", f"/v1/limits/{name}", rig.limit(name, **spec))
         server.must("PUT", "/v1/nodes/machine", NODE)
-        cls.victim = server.token("known-token", "use", [TENANT])
-        cls.intruder = server.token("intruder", "use", ["acme"])
+        server.must("PUT", "/v1/nodes/gpus", GPU_NODE)
+        server.must("PUT", "/v1/budgets/known-space/known-budget", BUDGET)
+        gpus = server.must("PUT", "/v1/runs/known-space/known-gpus", THEIR_RUN)
+        cls.run_record = str(gpus["record"])
+        cls.victim = server.token("known-token", "use", [TENANT], [OWNER])
+        cls.intruder = server.token("intruder", "use", ["acme"], ["acme"])
         cls.viewer = server.token("viewer", "view", [])
         hour = 3_600_000
         held = {**THEIRS, "ttlMs": hour}
@@ -292,6 +375,10 @@ class Tenants(unittest.TestCase):
             ("/v1/bookings", "known-held"),
             ("/v1/bookings/known-held", self.fences[0]),
             ("/v1/limits", "known-limit"),
+            ("/v1/runs", "known-gpus"),
+            ("/v1/budgets", "known-budget"),
+            ("/v1/leases", "known-gpus"),
+            ("/v1/usage?by=run", "known-gpus"),
             ("/v1/executions/known-run/logs", OUTPUT),
         ):
             answer = self.server.ask_tcp("GET", path, token=self.victim)
@@ -306,7 +393,7 @@ class Tenants(unittest.TestCase):
                 expected = getattr(row, column)
                 if column == "nobody" and expected is None:
                     expected = row.view
-                path = row.path.replace("{held}", self.held)
+                path = row.path.replace("{held}", self.held).replace("{run}", self.run_record)
                 method = route.split()[0]
                 status, text = self.send(method, path, row.body, token)
                 request = f"{who}: {method} {path}"
@@ -335,6 +422,9 @@ class Tenants(unittest.TestCase):
             objects[name] = {key: booking.get(key) for key in kept}
         for name in ("known-limit", "known-pair"):
             objects[name] = self.server.must("GET", f"/v1/limits/{name}")["spec"]
+        run = self.server.must("GET", "/v1/runs/known-space/known-gpus")
+        objects["run"] = (run["spec"], run["status"]["uid"])
+        objects["budget"] = self.server.must("GET", "/v1/budgets/known-space/known-budget")["spec"]
         objects["tokens"] = [token["name"] for token in self.server.must("GET", "/v1/tokens")["items"]]
         objects["ledger"] = self.server.must("GET", "/v1/ledger")["key"]
         return objects

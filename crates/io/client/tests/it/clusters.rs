@@ -196,6 +196,10 @@ fn the_path_and_the_object_agree() {
     assert!(read_declared(body.as_bytes(), address).is_ok());
     address.namespace = Some(&other);
     let problem = read_declared(body.as_bytes(), address).unwrap_err();
-    let errors: Vec<_> = problem.errors.iter().map(|of| of.sentence()).collect();
+    let errors: Vec<_> = problem
+        .errors
+        .iter()
+        .map(bursar_client::problem::FieldError::sentence)
+        .collect();
     assert_eq!(errors, ["metadata.namespace is speech, the path has other"]);
 }

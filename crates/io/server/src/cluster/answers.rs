@@ -53,8 +53,8 @@ impl View<'_> {
         let wait = explained.wait.as_ref();
         let (started, end) = (shown.started, shown.end.as_ref());
         let holds = !matches!(shown.stage, Stage::Waiting | Stage::Ended);
-        let stated = shown.run.expected_duration.or(shown.run.max_duration);
-        let stated_end = started.zip(stated).filter(|_| holds);
+        let length = shown.run.expected_duration.or(shown.run.max_duration);
+        let stated_end = started.zip(length).filter(|_| holds);
         let nodes: BTreeSet<_> = shown.pods.iter().map(|pod| pod.node.clone()).collect();
         let seats = nodes
             .iter()
@@ -78,7 +78,7 @@ impl View<'_> {
             incarnation: shown.incarnation,
             submitted_at: shown.submitted,
             started_at: started,
-            stated_end: stated_end.map(|(started, stated)| started.after(stated)),
+            stated_end: stated_end.map(|(from, length)| from.after(length)),
             stops_at: shown.ending.map(|(_, deadline)| deadline),
             ended_at: end.map(|end| end.at),
             outcome: end.map(|end| end.outcome),
@@ -295,9 +295,10 @@ impl View<'_> {
                 until,
             } => {
                 let until = bursar_client::api::instant::format(*until);
-                let borrower = match self.caller.sees_owner(borrower) {
-                    true => borrower.as_str(),
-                    false => "another owner",
+                let borrower = if self.caller.sees_owner(borrower) {
+                    borrower.as_str()
+                } else {
+                    "another owner"
                 };
                 format!(
                     "{envelope} does not lend to {borrower} any more, its loan lasts to {until}"

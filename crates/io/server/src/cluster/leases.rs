@@ -115,9 +115,12 @@ fn of_run(state: &State, shown: &Shown) -> Vec<GpuLease> {
 
 /// `0-7`, `0-1,4`.
 fn ordinals(pod: &Pod) -> String {
-    let ranges = pod.gpus.iter().map(|(first, last)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
+    let ranges = pod.gpus.iter().map(|(first, last)| {
+        if first == last {
+            first.to_string()
+        } else {
+            format!("{first}-{last}")
+        }
     });
     ranges.collect::<Vec<_>>().join(",")
 }

@@ -18,6 +18,10 @@ use crate::service::refusal::of_refusal;
 use crate::service::{Answer, ObjectChange, Service, WriteMode, WriteOptions, last_record};
 use crate::spine::declared::{Prepared, page, set_run};
 
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "a method of a view is not general over its lifetime"
+)]
 impl Service {
     pub(crate) async fn runs(
         &self,

@@ -10,8 +10,9 @@ use bursar_ledger::store::sqlite::SqliteStore;
 use bursar_server::{Anonymous, CallerSource, Peer, router};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::clusters::{budget, envelope, gpus, node, run};
 use crate::executions::{submit, world};
 use crate::world::World;
 
@@ -149,6 +150,11 @@ async fn outlived(path: &str, ends: Ends, end: End) {
     world.ask("PUT", "/v1/bookings/job", wait).await;
     submit(&world, "run").await;
     paper.write("run", "stdout", "written");
+    let gpus = json!({"objects": [node("a01", "rack-a"),
+        budget("acme", &json!({"owner": "acme", "envelopes": [envelope(8)]})),
+        run("acme", "one", &gpus("acme", 8))]});
+    let applied = world.ask("POST", "/v1/apply", &gpus.to_string()).await;
+    assert_eq!(applied.status, 200, "{applied:?}");
     SqliteStore::open(&world.file()).unwrap();
     let router = connections(&world);
     let token = token(&world).await;
@@ -171,7 +177,8 @@ async fn outlived(path: &str, ends: Ends, end: End) {
             "/v1/executions/{id}/logs",
             "/v1/executions/run/logs?follow=true",
         )
-        .replace("/v1/executions/{id}", "/v1/executions/run?wait=4m");
+        .replace("/v1/executions/{id}", "/v1/executions/run?wait=4m")
+        .replace("/v1/runs/{namespace}/{name}", "/v1/runs/acme/one?wait=4m");
     let asked = async {
         let answer = ask(&router, &target, Some(&token)).await;
         (answer, tokio::time::Instant::now())

@@ -123,9 +123,10 @@ fn never_placed(state: &State, run: Option<&Run>, flavor: &Label, refusal: &Refu
     let (detail, change) = match declared {
         0 => {
             let known = flavors(state);
-            let known = match known.is_empty() {
-                true => "no node declares GPUs with a flavor and a domain".to_owned(),
-                false => format!("no declared node there has it; there are {known}"),
+            let known = if known.is_empty() {
+                "no node declares GPUs with a flavor and a domain".to_owned()
+            } else {
+                format!("no declared node there has it; there are {known}")
             };
             (
                 format!("{asks}, and {known}"),

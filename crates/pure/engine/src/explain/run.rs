@@ -104,11 +104,11 @@ pub fn run(clusters: &Clusters, now: Instant, run: Shown) -> RunExplanation {
     let payers = explained.payers(wait.as_ref());
     let changes = explained.changes(wait.as_ref());
     RunExplanation {
+        run,
         headline,
+        wait,
         payers,
         changes,
-        wait,
-        run,
     }
 }
 
