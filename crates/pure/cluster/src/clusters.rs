@@ -169,7 +169,7 @@ impl Live {
 
     /// Stated length; the expected one first (B2).
     pub(crate) fn stated(&self) -> Option<Millis> {
-        self.run.expected_duration.or(self.run.max_duration)
+        self.run.stated()
     }
 
     /// Instant at which its stop begins, if it has a hard limit, runs, and is not being stopped.

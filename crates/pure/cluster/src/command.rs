@@ -18,6 +18,9 @@ pub enum Command {
     CancelRun {
         /// Namespace and name.
         run: ScopedName,
+        /// Identity that the run must have: a name may be used again. Absent: any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        uid: Option<RunUid>,
     },
     /// Closes the epoch of an envelope now and keeps the end of its window (B3).
     RotateEnvelope {
@@ -26,6 +29,9 @@ pub enum Command {
         /// Idempotency key: commands with the same key are one action (L6). The engine checks it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         idempotency: Option<BookingId>,
+        /// Reason of the operator, in clear on record.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// The executor reports that all processes of an incarnation run.
     RunStarted {
@@ -69,6 +75,8 @@ pub enum Change {
     },
     /// Submits a run, or edits the one of that name.
     SetRun(Run),
+    /// Submits a run that must start at once; it is refused if it would wait.
+    StartRun(Run),
 }
 
 /// Result of processes.
@@ -92,4 +100,14 @@ pub enum Exit {
         /// Cause, for people.
         reason: String,
     },
+}
+
+impl Change {
+    /// The run that it submits or edits.
+    pub const fn run(&self) -> Option<&Run> {
+        match self {
+            Self::SetRun(run) | Self::StartRun(run) => Some(run),
+            Self::SetBudget(_) | Self::DropBudget { .. } => None,
+        }
+    }
 }

@@ -215,7 +215,8 @@ impl Clusters {
         let hard_end = live.hard_end(held.opened).map(|end| end.max(at));
         let deadline = match cause.reason {
             Reason::StartFailed => at,
-            Reason::Walltime => hard_end.unwrap_or(at),
+            // The stop begins one grace before the hard end; after an edit it may begin later.
+            Reason::Walltime => at.after(grace),
             _ => hard_end.map_or(at.after(grace), |end| at.after(grace).min(end)),
         };
         let event = Event::RunEnding {

@@ -1,5 +1,7 @@
 //! Decisions on commands and changes.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bursar_budget::accounts::Edit;
 use bursar_budget::{Budget, BudgetId, EnvelopeId, MeterId, RunUid};
 use bursar_plane::{Decided, STEPS_PER_RECORD_MAX};
@@ -7,7 +9,7 @@ use bursar_units::{Instant, Label, ObjectName, ScopedName};
 
 use crate::clusters::Clusters;
 use crate::deadline::Stop;
-use crate::pass::{Starting, gang, request_at};
+use crate::pass::{Starting, gang, request_at, start_request};
 use crate::{Change, Command, Event, Exit, Policy, Reason, Refusal, Reply, Run};
 
 impl Clusters {
@@ -20,7 +22,7 @@ impl Clusters {
     ) -> Result<Reply, Refusal> {
         let before = out.len();
         let reply = match command {
-            Command::CancelRun { run } => self.cancel(now, run, out)?,
+            Command::CancelRun { run, uid } => self.cancel(now, run, uid.as_ref(), out)?,
             Command::RotateEnvelope { envelope, .. } => self.rotate(now, envelope, out)?,
             Command::RunStarted { uid, incarnation } => {
                 self.started(now, uid, *incarnation, out)?
@@ -68,27 +70,53 @@ impl Clusters {
         Err(Refusal::NodeInUse { node, runs })
     }
 
-    /// Checks changes against what the changes before them would leave.
+    /// Checks changes: the budgets together, then each run on what they and the runs before it leave,
+    /// so that the order of budgets and runs does not matter.
     pub(crate) fn check_all(&self, now: Instant, changes: &[&Change]) -> Result<(), Refusal> {
         self.check_budgets(changes)?;
-        if let [Change::SetRun(run)] = changes {
-            return self.check_run(now, run);
+        if let [change] = changes {
+            return change
+                .run()
+                .map_or(Ok(()), |run| self.check_change(now, change, run));
         }
-        let has_runs = changes
-            .iter()
-            .any(|change| matches!(change, Change::SetRun(_)));
-        if !has_runs {
+        if changes.iter().all(|change| change.run().is_none()) {
             return Ok(());
         }
         let mut scratch = self.clone();
         let mut out = Decided::new(now, self.open.record);
+        let budgets = changes.iter().filter(|change| change.run().is_none());
+        budgets.for_each(|change| scratch.declare(now, change, &mut out));
         for change in changes {
-            if let Change::SetRun(run) = change {
-                scratch.check_run(now, run)?;
+            if let Some(run) = change.run() {
+                scratch.check_change(now, change, run)?;
+                scratch.declare(now, change, &mut out);
             }
-            scratch.declare(now, change, &mut out);
         }
         Ok(())
+    }
+
+    fn check_change(&self, now: Instant, change: &Change, run: &Run) -> Result<(), Refusal> {
+        self.check_run(now, run)?;
+        match change {
+            Change::StartRun(_) if !self.starts_now(now, run) => {
+                let run = run.id();
+                Err(Refusal::WouldWait { run })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a submission starts in its own record, or its run has started already. Runs that wait
+    /// before it cannot start, or they would have.
+    fn starts_now(&self, now: Instant, run: &Run) -> bool {
+        let known = self.names.get(&run.id()).and_then(|uid| self.live_run(uid));
+        if let Some((_, live)) = known {
+            return live.held.is_some();
+        }
+        let seating = self.nodes.place(&gang(run));
+        let request = seating.map(|seating| start_request(now, None, run, &seating));
+        let plan = request.map(|request| self.accounts.plan_recalling(now, &request));
+        self.owed.is_none() && plan.is_some_and(|plan| plan.is_ok())
     }
 
     /// Applies one checked change; one that changes nothing has no event.
@@ -101,7 +129,7 @@ impl Clusters {
                 let budget = budget.clone();
                 self.emit(at, Event::BudgetDropped { budget }, out);
             }
-            Change::SetRun(run) => self.set_run(at, run, out),
+            Change::SetRun(run) | Change::StartRun(run) => self.set_run(at, run, out),
         }
     }
 
@@ -141,7 +169,8 @@ impl Clusters {
     }
 
     fn check_budgets(&self, changes: &[&Change]) -> Result<(), Refusal> {
-        let (mut set, mut dropped): (Vec<&Budget>, Vec<&BudgetId>) = (Vec::new(), Vec::new());
+        let mut set: BTreeMap<BudgetId, &Budget> = BTreeMap::new();
+        let mut dropped: BTreeSet<&BudgetId> = BTreeSet::new();
         let mut mistakes = Vec::new();
         for change in changes {
             match change {
@@ -149,24 +178,23 @@ impl Clusters {
                     let id = budget.id();
                     let own = budget.mistakes().into_iter();
                     mistakes.extend(own.map(|mistake| (id.clone(), mistake)));
-                    dropped.retain(|dropped| **dropped != id);
-                    set.retain(|other| other.id() != id);
-                    set.push(budget);
+                    dropped.remove(&id);
+                    set.insert(id, budget);
                 }
                 Change::DropBudget { budget } => {
-                    let is_set = set.iter().any(|other| other.id() == *budget);
                     let is_known =
-                        self.accounts.budget(budget).is_some() && !dropped.contains(&budget);
-                    if !is_set && !is_known {
+                        self.accounts.budget(budget).is_some() && !dropped.contains(budget);
+                    if set.remove(budget).is_none() && !is_known {
                         let budget = budget.clone();
                         return Err(Refusal::NoSuchBudget { budget });
                     }
-                    set.retain(|other| other.id() != *budget);
-                    dropped.push(budget);
+                    dropped.insert(budget);
                 }
-                Change::SetRun(_) => {}
+                Change::SetRun(_) | Change::StartRun(_) => {}
             }
         }
+        let set: Vec<&Budget> = set.into_values().collect();
+        let dropped: Vec<&BudgetId> = dropped.into_iter().collect();
         if mistakes.is_empty() && !(set.is_empty() && dropped.is_empty()) {
             mistakes = self.accounts.mistakes(&set, &dropped);
         }
@@ -205,7 +233,10 @@ impl Clusters {
         let place = self.nodes.first_place(&run.flavor, &run.location);
         if let Some(place) = place {
             let request = request_at(now, run, place);
-            if let Err(trace) = self.accounts.could_ever_cover(now, &request) {
+            // The walk is greedy: it may cover on the present meters and not on empty ones.
+            if self.accounts.plan(now, &request).is_err()
+                && let Err(trace) = self.accounts.could_ever_cover(now, &request)
+            {
                 let run = run.id();
                 return Err(Refusal::NeverCovered { run, trace });
             }
@@ -227,10 +258,13 @@ impl Clusters {
         &mut self,
         now: Instant,
         run: &ScopedName,
+        expected: Option<&RunUid>,
         out: &mut Decided<Event>,
     ) -> Result<Reply, Refusal> {
         let no_run = || Refusal::NoSuchRun { run: run.clone() };
-        let uid = self.names.get(run).cloned().ok_or_else(no_run)?;
+        let uid = self.names.get(run).cloned();
+        let uid = uid.filter(|uid| expected.is_none_or(|expected| expected == uid));
+        let uid = uid.ok_or_else(no_run)?;
         let before = out.len();
         if let Some((number, live)) = self.live_run(&uid) {
             if live.held.is_some() {
@@ -305,7 +339,8 @@ impl Clusters {
         let Some(held) = &live.held else {
             return Ok(Reply::Unchanged);
         };
-        let is_gone = |pod: &u64| pods.is_empty() || pods.contains(pod);
+        let listed: BTreeSet<u64> = pods.iter().copied().collect();
+        let is_gone = |pod: &u64| listed.is_empty() || listed.contains(pod);
         let gone: Vec<u64> = held.pods.keys().copied().filter(is_gone).collect();
         if gone.is_empty() {
             return Ok(Reply::Unchanged);

@@ -1,6 +1,8 @@
 //! Why a run waits, and who pays for it: data, from the functions that decide.
 
-use bursar_budget::cover::{Failure, Reason as Cover, Row};
+use std::collections::BTreeMap;
+
+use bursar_budget::cover::{Failure, Plan, Reason as Cover, Request, Row};
 use bursar_budget::{RunUid, Take};
 use bursar_plane::WaitsFor;
 use bursar_units::{Instant, Label, ScopedName, vocabulary};
@@ -69,12 +71,21 @@ pub struct Wait {
     pub ahead: u64,
     /// Holders of the GPUs that it could use, most GPUs first; at most [`HOLDERS_MAX`].
     pub holders: Vec<Holder>,
+    /// Number of further holders, and their GPUs.
+    pub more_holders: (u64, u64),
     /// Payers that it would have now.
     pub takes: Vec<Take>,
     /// The walk to its last row.
     pub trace: Vec<Row>,
     /// The outcome of the walk, if it did not cover the width.
     pub failure: Option<Failure>,
+}
+
+/// An attempt to start a waiting run, as of now.
+struct Attempt {
+    is_placed: bool,
+    request: Option<Request>,
+    plan: Option<Result<Plan, Failure>>,
 }
 
 impl WaitReason {
@@ -118,41 +129,100 @@ impl Clusters {
             return None;
         }
         let run = &live.run;
-        let seating = self.nodes.place(&gang(run));
-        let request = match &seating {
-            Some(seating) => Some(start_request(now, live, seating)),
-            None => self
-                .nodes
-                .first_place(&run.flavor, &run.location)
-                .map(|place| request_at(now, run, place)),
-        };
-        let recalled = request
-            .as_ref()
-            .map(|request| self.accounts.plan_recalling(now, request));
-        let takes = match &recalled {
+        let Attempt {
+            is_placed,
+            request,
+            plan,
+        } = self.attempt(now, live);
+        let takes = match &plan {
             Some(Ok(plan)) => plan.takes.clone(),
             _ => Vec::new(),
         };
-        let failure = recalled.and_then(Result::err);
-        let trace = request.map(|request| self.accounts.trace(now, &request).rows);
+        let failure = plan.and_then(Result::err);
+        let trace = request
+            .as_ref()
+            .map(|request| self.accounts.trace(now, request).rows);
         let queue = self.queue.order();
         let ahead = queue.iter().take_while(|other| **other != number).count();
+        let (holders, more_holders) = self.holders(now, live);
         Some(Wait {
-            reason: self.wait_reason(live, seating.is_some(), failure.as_ref()),
+            reason: self.wait_reason(now, live, is_placed, failure.as_ref(), request.as_ref()),
             needed: run.total_gpus,
             free: self.nodes.free_gpus(&run.flavor, &run.location),
             ahead: u64::try_from(ahead).unwrap_or(u64::MAX),
-            holders: self.holders(now, live),
+            holders,
+            more_holders,
             takes,
             trace: trace.unwrap_or_default(),
             failure,
         })
     }
 
-    /// The first reason that applies, in the order of the vocabulary.
-    fn wait_reason(&self, live: &Live, is_placed: bool, failure: Option<&Failure>) -> WaitReason {
+    /// The reason of [`Clusters::wait`] alone, for lists and metrics: it reads no other run.
+    pub fn wait_reason_of(&self, now: Instant, uid: &RunUid) -> Option<WaitReason> {
+        let (_, live) = self.live_run(uid)?;
+        if live.held.is_some() {
+            return None;
+        }
+        let Attempt {
+            is_placed,
+            request,
+            plan,
+        } = self.attempt(now, live);
+        let failure = plan.and_then(Result::err);
+        Some(self.wait_reason(now, live, is_placed, failure.as_ref(), request.as_ref()))
+    }
+
+    /// Positions of all waiting runs in the queue, from 1.
+    pub fn places(&self) -> BTreeMap<&RunUid, u64> {
+        let order = self.queue.order().into_iter();
+        let live = order.filter_map(|number| self.live.get(&number));
+        live.zip(1..)
+            .map(|(live, place)| (&live.uid, place))
+            .collect()
+    }
+
+    /// Tries to place and cover a waiting run, as a pass does.
+    fn attempt(&self, now: Instant, live: &Live) -> Attempt {
         let run = &live.run;
-        let money = failure.map(|failure| WaitReason::from(failure.reason));
+        let seating = self.nodes.place(&gang(run));
+        let request = match &seating {
+            Some(seating) => Some(start_request(now, Some(live.work()), run, seating)),
+            None => self
+                .nodes
+                .first_place(&run.flavor, &run.location)
+                .map(|place| request_at(now, run, place)),
+        };
+        let plan = request
+            .as_ref()
+            .map(|request| self.accounts.plan_recalling(now, request));
+        Attempt {
+            is_placed: seating.is_some(),
+            request,
+            plan,
+        }
+    }
+
+    /// The first reason that applies, in the order of the vocabulary.
+    fn wait_reason(
+        &self,
+        now: Instant,
+        live: &Live,
+        is_placed: bool,
+        failure: Option<&Failure>,
+        request: Option<&Request>,
+    ) -> WaitReason {
+        let run = &live.run;
+        let money = failure.map(|failure| match request {
+            // No event makes it possible: it waits for a mistake to be corrected (R6).
+            Some(request)
+                if failure.reason != Cover::NoEnvelope
+                    && self.accounts.could_ever_cover(now, request).is_err() =>
+            {
+                WaitReason::NeverFits
+            }
+            _ => WaitReason::from(failure.reason),
+        });
         let room = (!is_placed).then(|| {
             if !self.nodes.ever_fits(&gang(run)) {
                 WaitReason::NeverFits
@@ -169,7 +239,8 @@ impl Clusters {
             .unwrap_or(WaitReason::QueueOrder)
     }
 
-    fn holders(&self, now: Instant, waiting: &Live) -> Vec<Holder> {
+    /// The largest holders, and the number of the others with their GPUs.
+    fn holders(&self, now: Instant, waiting: &Live) -> (Vec<Holder>, (u64, u64)) {
         let run = &waiting.run;
         let mut holders: Vec<Holder> = self
             .live
@@ -199,7 +270,9 @@ impl Clusters {
             })
             .collect();
         holders.sort_by(|a, b| b.gpus.cmp(&a.gpus).then_with(|| a.run.cmp(&b.run)));
+        let more = holders.iter().skip(HOLDERS_MAX).map(|holder| holder.gpus);
+        let more = more.fold((0, 0), |(count, sum), gpus| (count + 1, sum + gpus));
         holders.truncate(HOLDERS_MAX);
-        holders
+        (holders, more)
     }
 }

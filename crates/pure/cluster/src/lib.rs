@@ -7,7 +7,7 @@
 //! Runs have a fixed width. The queue is plain: waiting runs are tried in queue order (R2), and the
 //! first that is placed and covered starts, also in front of an earlier run that cannot start. There
 //! are no promises to waiting runs, no cuts, no spares and no requeues; fields of runs that need them
-//! are refused by name ([`run::LATER`]). A run whose processes cannot be started ends.
+//! are refused by name. A run whose processes cannot be started ends.
 
 pub mod clusters;
 pub mod command;

@@ -1,7 +1,7 @@
 //! The nodes that runs are placed on, with their leased GPUs.
 //!
-//! A node takes part if its labels name region, cluster, domain and flavor; another one is reported
-//! ([`Nodes::unlabelled`]) and blocks nobody. A node that is not schedulable keeps its leases and gets
+//! A node takes part if its labels name region, cluster, domain and flavor; another one is
+//! reported by surfaces (`Node::missing_labels`) and blocks nobody. A node that is not schedulable keeps its leases and gets
 //! no new ones.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,13 +165,6 @@ impl Nodes {
     pub fn all_leased(&self) -> impl Iterator<Item = (&ObjectName, u32, &RunUid)> {
         let nodes = self.leased.iter();
         nodes.flat_map(|(name, leased)| leased.iter().map(move |(gpu, run)| (name, *gpu, run)))
-    }
-
-    /// Nodes with GPUs whose labels lack a place or a flavor, by name.
-    pub fn unlabelled(&self) -> impl Iterator<Item = &ObjectName> {
-        let nodes = self.declared.iter();
-        let lacking = nodes.filter(|(_, node)| node.seat.is_none() && node.gpus > 0);
-        lacking.map(|(name, _)| name)
     }
 
     pub(crate) fn version(&self) -> u64 {

@@ -243,7 +243,7 @@ impl Clusters {
             return None;
         };
         let live = self.live.get(&number)?;
-        let request = start_request(now, live, &seating);
+        let request = start_request(now, Some(live.work()), &live.run, &seating);
         match self.accounts.plan_recalling(now, &request) {
             Ok(plan) => {
                 let is_recalled = !plan.recalled.is_empty();
@@ -335,20 +335,25 @@ impl Clusters {
     }
 }
 
-/// Request for the payers of a run that starts now.
-pub(crate) fn start_request(now: Instant, live: &Live, seating: &Seating) -> Request {
-    let pod = live.run.pod();
+/// Request for the payers of a run that starts now; `work` is absent before its submission.
+pub(crate) fn start_request(
+    now: Instant,
+    work: Option<Work>,
+    run: &Run,
+    seating: &Seating,
+) -> Request {
+    let pod = run.pod();
     let places = seating.groups.iter();
-    let groups = places.zip(live.run.groups()).map(|(place, pods)| Group {
+    let groups = places.zip(run.groups()).map(|(place, pods)| Group {
         place: place.clone(),
         gpus: pods.saturating_mul(pod),
     });
     Request {
-        work: Some(live.work()),
+        work,
         groups: groups.collect(),
-        duration: live.stated(),
-        hard_end: live.hard_end(now),
-        ..request(&live.run)
+        duration: run.stated(),
+        hard_end: run.max_duration.map(|length| now.after(length)),
+        ..request(run)
     }
 }
 
@@ -360,7 +365,7 @@ pub(crate) fn request_at(now: Instant, run: &Run, place: &Place) -> Request {
     };
     Request {
         groups: vec![group],
-        duration: run.expected_duration.or(run.max_duration),
+        duration: run.stated(),
         hard_end: run.max_duration.map(|length| now.after(length)),
         ..request(run)
     }

@@ -167,7 +167,7 @@ impl Plane for Clusters {
                 Reference::Budget(ScopedName::of(&budget.namespace, &budget.name))
             }
             Change::DropBudget { budget } => Reference::Budget(sentence::scoped(budget)),
-            Change::SetRun(run) => Reference::Run(run.id()),
+            Change::SetRun(run) | Change::StartRun(run) => Reference::Run(run.id()),
         }
     }
 }

@@ -52,6 +52,12 @@ pub enum Refusal {
         /// GPUs in whole pods that the largest domain would have for one group, taken empty.
         largest: u64,
     },
+    /// The run is to start at once, and it would wait.
+    #[error("run {run} would wait")]
+    WouldWait {
+        /// The run.
+        run: ScopedName,
+    },
     /// A live run of that name has another value in a field that must not change.
     #[error("run {run} exists with another {field}")]
     IdReused {

@@ -1,7 +1,6 @@
 //! Runs as submitted, in the form of the journal (L7).
 //!
-//! A run of this version has a fixed width. [`LATER`] names the fields that later versions bring:
-//! an edge refuses them by name and never ignores them.
+//! A run of this version has a fixed width. An edge refuses the fields of later versions by name.
 
 mod mistake;
 
@@ -20,26 +19,12 @@ pub const PODS_MAX: u64 = 10_000;
 pub const SPONSORS_MAX: usize = 100;
 /// Lowest and highest priority.
 pub const PRIORITY: std::ops::RangeInclusive<i32> = -100..=100;
+/// Longest stated length and grace: ten years. Sums of promises stay far below 2⁶³.
+pub const LENGTH_MAX: Millis = Millis::from_hours(10 * 365 * 24);
 /// GPUs of a pod that are usual on one node.
 const POD_GPUS_USUAL: u64 = 8;
 /// Time to checkpoint of a run that states none.
 pub const GRACE: Millis = Millis::from_secs(30);
-/// Paths of the fields of a run that later versions bring. `sparesPerGroup` may be given as 0,
-/// `onPreempt` as `requeue`, and the switches as `false`.
-pub const LATER: [&str; 11] = [
-    "spec.elastic",
-    "spec.sparesPerGroup",
-    "spec.follow",
-    "spec.array",
-    "spec.notBefore",
-    "spec.expireAfter",
-    "spec.rejoinWait",
-    "spec.onPreempt",
-    "spec.sacrificeFirst",
-    "spec.funding.allowUnfunded",
-    "spec.paused",
-];
-
 /// A run as submitted.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -178,6 +163,12 @@ impl Run {
         let count = self.pods().checked_div(pods).unwrap_or(0);
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         vec![pods; count]
+    }
+
+    /// Stated length D; the expected one first, never beyond the hard limit (B2).
+    pub fn stated(&self) -> Option<Millis> {
+        let expected = self.expected_duration.into_iter();
+        expected.chain(self.max_duration).min()
     }
 
     /// Time to checkpoint, before the policy bounds it.

@@ -95,6 +95,6 @@ impl Change {
     }
 
     fn is_work(&self) -> bool {
-        matches!(self, Self::Cluster(cluster::Change::SetRun(_)))
+        matches!(self, Self::Cluster(change) if change.run().is_some())
     }
 }

@@ -104,6 +104,7 @@ fn decide_cluster(
         cluster::Command::RotateEnvelope {
             envelope,
             idempotency,
+            ..
         } => idempotency.as_ref().map(|key| {
             let body = sha256(format!("rotate-envelope {envelope}").as_bytes());
             (key, body)

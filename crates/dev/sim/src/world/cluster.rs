@@ -221,7 +221,7 @@ impl World<'_> {
         );
         if is_stopping {
             let cancels = waiting.iter().cloned();
-            commands.extend(cancels.map(|run| Command::CancelRun { run }.into()));
+            commands.extend(cancels.map(|run| Command::CancelRun { run, uid: None }.into()));
         }
         let is_over = seen.is_empty() && (waiting.is_empty() || !is_stopping);
         self.tally

@@ -194,6 +194,9 @@ pub(crate) enum BudgetVerb {
         /// Name of the envelope
         #[arg(long, value_name = "NAME")]
         envelope: ObjectName,
+        /// Reason; it is recorded in clear
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
         /// Show what would happen, change nothing
         #[arg(long)]
         dry_run: bool,

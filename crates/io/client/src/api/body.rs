@@ -440,7 +440,7 @@ fn field_error((field, wrong): Violation) -> FieldError {
     FieldError::new(field, wrong.message)
 }
 
-pub(super) fn reason_of_force(text: &str) -> Result<(), Wrong> {
+pub(in crate::api) fn reason_of_force(text: &str) -> Result<(), Wrong> {
     remark(text, REASON_LENGTH_MAX)
 }
 

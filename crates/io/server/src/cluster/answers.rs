@@ -1,6 +1,6 @@
 //! Converts the engine's values about runs, budgets and leases to API types.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bursar_client::api::cluster::{
     Budget, BudgetCondition, BudgetStatus, CapHeadroom, Envelope, EnvelopeHeadroom, EpochStatus,
@@ -11,7 +11,8 @@ use bursar_client::object;
 use bursar_client::problem::Holder;
 use bursar_engine::cluster::budget::accounts::{About, Condition, ConditionKind, MeterView};
 use bursar_engine::cluster::budget::cover::{Dimension, Row, RowState};
-use bursar_engine::cluster::budget::{self as plane, Class, EnvelopeId, MeterId, Promise};
+use bursar_engine::cluster::budget::{self as plane, Class, EnvelopeId, MeterId, Promise, RunUid};
+use bursar_engine::cluster::explain::WaitReason;
 use bursar_engine::cluster::{Shown, Stage};
 use bursar_engine::explain::run::{RunExplanation, held_by_runs};
 use bursar_engine::words::number;
@@ -44,17 +45,28 @@ impl View<'_> {
         let mut run = object::run::object(&shown.run);
         let reference = Reference::Run(shown.run.id());
         run.metadata.resource_version = self.state.version(&reference);
-        run.status = Some(Box::new(self.run_status(explained)));
+        let wait = explained.wait.as_ref();
+        let waits = wait.map(|wait| (wait.reason, wait.ahead.saturating_add(1)));
+        run.status = Some(Box::new(self.run_status(shown, waits)));
         run
     }
 
-    fn run_status(&self, explained: &RunExplanation) -> RunStatus {
-        let shown = &explained.run;
-        let wait = explained.wait.as_ref();
+    /// A run of a list. `places` are the positions of all waiting runs.
+    pub(crate) fn listed_run(&self, shown: &Shown, places: &BTreeMap<&RunUid, u64>) -> Run {
+        let mut run = object::run::object(&shown.run);
+        let reference = Reference::Run(shown.run.id());
+        run.metadata.resource_version = self.state.version(&reference);
+        let reason = self.state.clusters.wait_reason_of(self.now, &shown.uid);
+        let waits = reason.zip(places.get(&shown.uid).copied());
+        run.status = Some(Box::new(self.run_status(shown, waits)));
+        run
+    }
+
+    /// Status of a run; `waits` are the reason of its wait and its position in the queue.
+    fn run_status(&self, shown: &Shown, waits: Option<(WaitReason, u64)>) -> RunStatus {
         let (started, end) = (shown.started, shown.end.as_ref());
         let holds = !matches!(shown.stage, Stage::Waiting | Stage::Ended);
-        let length = shown.run.expected_duration.or(shown.run.max_duration);
-        let stated_end = started.zip(length).filter(|_| holds);
+        let stated_end = started.zip(shown.run.stated()).filter(|_| holds);
         let nodes: BTreeSet<_> = shown.pods.iter().map(|pod| pod.node.clone()).collect();
         let seats = nodes
             .iter()
@@ -67,9 +79,9 @@ impl View<'_> {
             uid: shown.uid.to_string(),
             state: shown.stage,
             since: shown.since,
-            waits_for: explained.waits_for(),
-            reason: wait.map(|wait| wait.reason),
-            place: wait.map(|wait| wait.ahead.saturating_add(1)),
+            waits_for: waits.map(|(reason, _)| reason.waits_for()),
+            reason: waits.map(|(reason, _)| reason),
+            place: waits.map(|(_, place)| place),
             gpus: if holds { width.sum() } else { 0 },
             gpus_asked: shown.run.total_gpus,
             claims: claims(shown),
@@ -126,10 +138,10 @@ impl View<'_> {
     }
 
     pub(crate) fn holders(&self, explained: &RunExplanation) -> Vec<Holder> {
-        let holders = explained.wait.as_ref().map(|wait| wait.holders.as_slice());
-        let held = held_by_runs(holders.unwrap_or_default(), |holder| {
-            self.caller.sees_owner(&holder.owner)
-        });
+        let Some(wait) = &explained.wait else {
+            return Vec::new();
+        };
+        let held = held_by_runs(wait, |holder| self.caller.sees_owner(&holder.owner));
         let named = held.named.into_iter().map(|holder| Holder {
             object: Some(format!("run/{}", holder.run)),
             owner: Some(holder.owner),

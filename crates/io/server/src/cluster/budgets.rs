@@ -94,6 +94,7 @@ impl Service {
         let command: Command = ClusterCommand::RotateEnvelope {
             envelope,
             idempotency: key,
+            reason: request.reason,
         }
         .into();
         let (outcome, after) = self.carry_out(caller, &command, mode).await?;

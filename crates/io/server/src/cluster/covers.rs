@@ -28,7 +28,8 @@ pub(crate) fn note_covers(
             }
         }
         Ok(Answer::Changed(changed)) => {
-            let runs = changed.iter().filter_map(|changed| changed.run.as_deref());
+            let changed = changed.iter().filter(|changed| changed.is_changed);
+            let runs = changed.filter_map(|changed| changed.run.as_deref());
             for shown in runs.filter(|shown| shown.stage == Stage::Waiting) {
                 let wait = state.clusters.wait(now, &shown.uid);
                 if let Some(failure) = wait.and_then(|wait| wait.failure) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bursar_client::api::FieldChange;
-use bursar_engine::cluster::budget::{BudgetId, MeterId};
+use bursar_engine::cluster::budget::{BudgetId, MeterId, RunUid};
 use bursar_engine::cluster::{self, Event as ClusterEvent, Shown, Stage};
 use bursar_engine::explain::Mood;
 use bursar_engine::explain::run::run as explain_run;
@@ -84,17 +84,21 @@ impl Effects<'_> {
         texts.collect()
     }
 
-    /// GPUs that the change leaves without a payer.
+    /// GPUs that lose an envelope of this budget and find no payer in the same record.
     fn unfunded(&self, budget: &BudgetId) -> Option<String> {
-        let lost = self.events.iter().filter_map(|event| match event {
-            Event::Cluster(ClusterEvent::RunDemoted { claims, .. }) => {
-                let own = claims.iter();
-                let own = own.filter(|claim| claim.envelope.budget() == *budget);
-                Some(own.map(|claim| claim.gpus).sum::<u64>())
+        let demoted = self.events.iter().filter_map(|event| match event {
+            Event::Cluster(ClusterEvent::RunDemoted { of, claims, .. }) => {
+                let mut claims = claims.iter();
+                let is_own = claims.any(|claim| claim.envelope.budget() == *budget);
+                is_own.then_some(&of.uid)
             }
             _ => None,
         });
-        let gpus: u64 = lost.sum();
+        let demoted: BTreeSet<&RunUid> = demoted.collect();
+        let runs = demoted
+            .iter()
+            .filter_map(|uid| self.state.clusters.run(uid));
+        let gpus: u64 = runs.map(|run| run.unfunded_gpus()).sum();
         let go = match (self.mood, gpus) {
             (_, 0) => return None,
             (Mood::Would, _) => "would go",

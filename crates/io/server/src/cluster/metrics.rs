@@ -11,6 +11,7 @@ use std::time::Duration;
 use bursar_engine::State;
 use bursar_engine::cluster::Stage;
 use bursar_engine::cluster::budget::Class;
+use bursar_engine::cluster::explain::WaitReason;
 use bursar_engine::explain::WaitsFor;
 use bursar_units::Instant;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -22,7 +23,7 @@ use prometheus_client::registry::{Registry, Unit};
 /// Label sets of one metric.
 const LABELS_MAX: usize = 1_000;
 /// Waiting runs that are asked for the reason of their wait, oldest first.
-const WAITS_MAX: usize = 100;
+const WAITS_MAX: usize = 1_000;
 const OTHERS: &str = "others";
 
 #[derive(Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Hash, EncodeLabelSet)]
@@ -243,8 +244,8 @@ fn of_waits(registry: &mut Registry, state: &State, now: Instant) {
     let waiting = live.filter(|shown| shown.stage == Stage::Waiting);
     let mut oldest: BTreeMap<&'static str, u64> = BTreeMap::new();
     for shown in waiting.take(WAITS_MAX) {
-        let wait = state.clusters.wait(now, &shown.uid);
-        let waits_for = wait.map_or(WaitsFor::Turn, |wait| wait.reason.waits_for());
+        let reason = state.clusters.wait_reason_of(now, &shown.uid);
+        let waits_for = reason.map_or(WaitsFor::Turn, WaitReason::waits_for);
         let age = shown.waited(now).ms() / 1_000;
         oldest.entry(waits_for.word()).or_insert(age);
     }

@@ -2,10 +2,11 @@
 
 use bursar_client::problem::{FieldError, Range};
 use bursar_client::{Code, Problem, nearest};
-use bursar_engine::cluster::Refusal;
-use bursar_engine::explain::run::alone;
+use bursar_engine::cluster::{Change, Refusal};
+use bursar_engine::explain::run::{alone, run as explain_run};
 use bursar_engine::explain::submitted;
-use bursar_engine::{Command, State};
+use bursar_engine::{Command, State, plan, spine};
+use bursar_units::ScopedName;
 
 use super::answers::View;
 use super::sight;
@@ -22,8 +23,48 @@ pub(crate) const fn code(refusal: &Refusal) -> Code {
         Refusal::NoSuchBudget { .. }
         | Refusal::NoSuchEnvelope { .. }
         | Refusal::NoSuchRun { .. } => Code::NotFound,
+        Refusal::WouldWait { .. } => Code::WouldWait,
         Refusal::NotLive { .. } | Refusal::NodeInUse { .. } => Code::Conflict,
     }
+}
+
+/// Checks whether a refusal concerns a run that the caller may not see. The caller then learns only
+/// that the name is taken.
+pub(crate) fn is_hidden(state: &State, caller: &Caller, refusal: &Refusal) -> bool {
+    let Refusal::IdReused { run, .. } = refusal else {
+        return false;
+    };
+    sight::run(state, caller, run).is_err()
+}
+
+/// Explains a run that was to start at once and would wait, as if it had been submitted.
+fn explain_wait(
+    problem: &mut Problem,
+    state: &State,
+    caller: &Caller,
+    command: &Command,
+    name: &ScopedName,
+) {
+    let Some(run) = submitted(command, name) else {
+        return;
+    };
+    let now = state.spine.time;
+    let waiting = spine::Command::change([Change::SetRun(run.clone())]).into();
+    let (_, _, after) = plan(state, now, &waiting);
+    let Some(shown) = after.clusters.run_named(name) else {
+        return;
+    };
+    let view = View {
+        state: &after,
+        now,
+        caller,
+    };
+    let explained = explain_run(&after.clusters, now, shown);
+    let rows = explained.wait.as_ref().map(|wait| wait.trace.as_slice());
+    problem.trace = view.trace(rows.unwrap_or_default());
+    problem.holders = view.holders(&explained);
+    problem.detail.clone_from(&explained.headline);
+    problem.changes.extend(explained.changes);
 }
 
 pub(crate) fn add_facts(
@@ -50,6 +91,8 @@ pub(crate) fn add_facts(
         Refusal::NotYet { field } => {
             problem.errors = vec![FieldError::new(field, "is not supported yet")];
         }
+        Refusal::WouldWait { run } => explain_wait(problem, state, caller, command, run),
+        Refusal::IdReused { .. } if is_hidden(state, caller, refusal) => {}
         Refusal::IdReused { field, .. } => {
             problem.errors = vec![FieldError::new(*field, "differs from the live run")];
         }

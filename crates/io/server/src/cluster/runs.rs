@@ -4,9 +4,9 @@ use bursar_client::api::cluster::{ListRuns, Run, RunAnswer};
 use bursar_client::api::{ChangeKind, Explanation, ListAnswer, Wait};
 use bursar_client::object::Object;
 use bursar_client::{Code, Problem};
-use bursar_engine::cluster::{Command as ClusterCommand, Shown, Stage};
+use bursar_engine::cluster::{Change as ClusterChange, Command as ClusterCommand, Shown, Stage};
 use bursar_engine::explain::run::{RunExplanation, run as explain_run};
-use bursar_engine::{Answer as EngineAnswer, Command, Reference, State};
+use bursar_engine::{Answer as EngineAnswer, Change, Command, Reference, State, spine};
 use bursar_ledger::intake::Outcome;
 use bursar_units::ScopedName;
 
@@ -48,7 +48,8 @@ impl Service {
             let after = cursor.as_deref();
             let page = page(all.into_iter(), |(key, _)| key, limit, after, record);
             let items = page.items.into_iter();
-            let items = items.map(|(_, shown)| view.run(&explain_run(&state.clusters, now, shown)));
+            let places = state.clusters.places();
+            let items = items.map(|(_, shown)| view.listed_run(&shown, &places));
             let body = ListAnswer {
                 items: items.collect(),
                 next_cursor: page.next_cursor,
@@ -115,18 +116,11 @@ impl Service {
         options: WriteOptions,
         now: bool,
     ) -> Result<Answer<RunAnswer>, Problem> {
-        let prepared = Prepared::new(caller, vec![ObjectChange::Set(object)], &options)?;
+        let mut command = Prepared::new(caller, vec![ObjectChange::Set(object)], &options)?.command;
         if now {
-            self.require_start(caller, &prepared.command)?;
+            start_at_once(&mut command);
         }
-        let command = prepared.command;
-        let answer = self.run_answer(caller, command, options.mode).await?;
-        let state = answer.body.run.status.as_ref().map(|status| status.state);
-        let is_late = now && state == Some(Stage::Waiting) && options.mode == WriteMode::Real;
-        if is_late && answer.body.change == ChangeKind::Created {
-            return Err(self.take_back(caller, answer.body).await);
-        }
-        Ok(answer)
+        self.run_answer(caller, command, options.mode).await
     }
 
     /// Ends the wait of a run, or stops it.
@@ -138,45 +132,9 @@ impl Service {
     ) -> Result<Answer<RunAnswer>, Problem> {
         let shown = sight::run(&self.ledger.view().read(), caller, &name)?;
         caller.require_owner(&shown.run.owner)?;
-        let command = ClusterCommand::CancelRun { run: name };
+        let uid = Some(shown.uid);
+        let command = ClusterCommand::CancelRun { run: name, uid };
         self.run_answer(caller, command.into(), mode).await
-    }
-
-    /// Refuses a command whose run would wait.
-    fn require_start(&self, caller: &Caller, command: &Command) -> Result<(), Problem> {
-        let (outcome, after) = self.plan(command);
-        let shown = outcome.result.as_ref().ok().and_then(only_run);
-        let Some(shown) = shown.filter(|shown| shown.stage == Stage::Waiting) else {
-            return Ok(());
-        };
-        let view = View {
-            state: &after,
-            now: outcome.time,
-            caller,
-        };
-        let explained = explain_run(&after.clusters, outcome.time, shown.clone());
-        let rows = explained.wait.as_ref().map(|wait| wait.trace.as_slice());
-        let mut problem = would_wait(view.explanation(&explained), outcome.record);
-        problem.trace = view.trace(rows.unwrap_or_default());
-        Err(problem)
-    }
-
-    /// Cancels a run that was to start at once, and lost its place between the plan and its record.
-    async fn take_back(&self, caller: &Caller, answer: RunAnswer) -> Problem {
-        let metadata = &answer.run.metadata;
-        let namespace = metadata.namespace.as_ref();
-        let name = namespace.map(|namespace| ScopedName::of(namespace, &metadata.name));
-        if let Some(run) = name {
-            let command = ClusterCommand::CancelRun { run };
-            if let Err(problem) = self.submit_one(caller, command.into()).await {
-                return problem;
-            }
-        }
-        let record = self.record();
-        Problem {
-            trace: answer.trace,
-            ..would_wait(answer.explanation, record)
-        }
     }
 
     async fn run_answer(
@@ -256,15 +214,15 @@ fn change_of(answer: &EngineAnswer) -> ChangeKind {
     }
 }
 
-fn would_wait(explanation: Explanation, record: u64) -> Problem {
-    let holders = explanation.why.map(|why| why.holders).unwrap_or_default();
-    let mut changes = vec!["leave out `now` to wait".to_owned()];
-    changes.extend(explanation.changes);
-    Problem {
-        changes,
-        holders,
-        record: Some(record),
-        ..Problem::new(Code::WouldWait, explanation.headline)
+/// Makes a submission that is refused if its run would wait.
+fn start_at_once(command: &mut Command) {
+    let Command::Spine(spine::Command::Change { changes, .. }) = command else {
+        return;
+    };
+    for change in changes {
+        if let Change::Cluster(ClusterChange::SetRun(run)) = change {
+            *change = ClusterChange::StartRun(run.clone()).into();
+        }
     }
 }
 

@@ -22,7 +22,11 @@ pub(crate) fn of_refusal(
     refusal: &Refusal,
 ) -> Problem {
     let mut why = refused(state, command, refusal);
-    if booking::refusal::is_hidden(state, caller, command, refusal) {
+    let is_hidden = match refusal {
+        Refusal::Cluster(refusal) => cluster::refusal::is_hidden(state, caller, refusal),
+        refusal => booking::refusal::is_hidden(state, caller, command, refusal),
+    };
+    if is_hidden {
         why.detail.clear();
         why.changes.truncate(1);
     }

@@ -135,7 +135,8 @@ impl Scene {
 
     async fn cancel(&self, name: &str) {
         let run = id(name);
-        self.send(cluster::Command::CancelRun { run }).await;
+        self.send(cluster::Command::CancelRun { run, uid: None })
+            .await;
     }
 
     fn run(&self, name: &str) -> Shown {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use bursar_units::{Instant, Millis};
+use bursar_units::{Instant, Label, Millis};
 
 use super::pad::{Moment, Pad, PadTake};
 use super::{Accounts, EnvelopeState};
@@ -48,7 +48,9 @@ struct Findings {
     is_outside: bool,
     is_paused: bool,
     tight: Vec<(usize, Dimension)>,
+    /// Envelopes of sponsors that do not lend to the owner, and those that do.
     denied: Vec<usize>,
+    lending: Vec<usize>,
 }
 
 /// One request on one pad.
@@ -235,9 +237,17 @@ impl Accounts {
     /// The headline: the borrow limit if it bound any row; else ACL if a sponsor refused; else the
     /// bound of the first open row; else the window; else the pause; else no envelope (D5).
     fn failure(&self, findings: &Findings, wanted: u64, short: u64) -> Failure {
+        let lenders = findings.lending.iter();
+        let lenders: BTreeSet<&Label> = lenders.filter_map(|e| self.envelope_owner(*e)).collect();
+        // A sponsor refuses if none of its envelopes lends to the owner.
+        let refuses = |envelope: &&usize| {
+            let owner = self.envelope_owner(**envelope);
+            owner.is_some_and(|owner| !lenders.contains(owner))
+        };
+        let denied: Vec<usize> = findings.denied.iter().filter(refuses).copied().collect();
         let reason = if findings.is_borrow_limited {
             Reason::BorrowLimitExceeded
-        } else if !findings.denied.is_empty() {
+        } else if !denied.is_empty() {
             Reason::AclDenied
         } else if let Some(tight) = findings.first_open {
             self.reason(tight)
@@ -254,7 +264,7 @@ impl Accounts {
         };
         let mut exhausted: Vec<_> = tight.into_iter().filter_map(name).collect();
         exhausted.sort();
-        let denied = findings.denied.iter();
+        let denied = denied.iter();
         let denied = denied.filter_map(|envelope| Some(self.envelopes.get(*envelope)?.id.clone()));
         Failure {
             reason,
@@ -577,6 +587,9 @@ impl Walk<'_> {
 
 impl Findings {
     fn note(&mut self, envelope: usize, seen: &Seen, is_short: bool) {
+        if seen.pool == Pool::Lent && seen.state != RowState::AclDenied {
+            self.lending.push(envelope);
+        }
         match seen.state {
             RowState::Open | RowState::Overruns if is_short => {
                 self.is_borrow_limited |= seen.tight == Some(Tight::BorrowLimit);

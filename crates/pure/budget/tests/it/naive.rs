@@ -424,8 +424,8 @@ impl Naive {
     ) -> Result<Vec<ClaimLine>, (Reason, u64)> {
         let mut takes: Vec<ClaimLine> = Vec::new();
         let mut left = request.groups[0].gpus;
-        let (mut first, mut borrow, mut acl, mut outside, mut paused) =
-            (None, false, false, false, false);
+        let (mut first, mut borrow, mut outside, mut paused) = (None, false, false, false);
+        let (mut denying, mut lending) = (BTreeSet::new(), BTreeSet::new());
         for (envelope, pool, mut until) in rows {
             if left == 0 {
                 break;
@@ -437,8 +437,11 @@ impl Naive {
                 continue;
             }
             if pool == Pool::Lent && !e.lends_to(&request.owner) {
-                acl = true;
+                denying.insert(budget.owner.clone());
                 continue;
+            }
+            if pool == Pool::Lent {
+                lending.insert(budget.owner.clone());
             }
             let window = self.window(&MeterId::Envelope(envelope.clone()));
             if !window.is_some_and(|window| window.is_open(now)) {
@@ -480,7 +483,8 @@ impl Naive {
         }
         let reason = match first {
             _ if borrow => Reason::BorrowLimitExceeded,
-            _ if acl => Reason::AclDenied,
+            // A sponsor refuses if none of its envelopes lends.
+            _ if denying.difference(&lending).next().is_some() => Reason::AclDenied,
             Some(first) => first,
             None if outside => Reason::OutsideWindow,
             None if paused => Reason::BudgetPaused,

@@ -1,7 +1,7 @@
 //! Reads of the state.
 
 use bursar_budget::{Accounts, RunUid};
-use bursar_units::{Label, ObjectName, ScopedName};
+use bursar_units::{ObjectName, ScopedName};
 
 use super::{Closed, Clusters, Ended, Live};
 use crate::nodes::Nodes;
@@ -112,11 +112,6 @@ impl Clusters {
         let names = leased.filter_map(|(_, uid)| Some(self.live_run(uid)?.1.run.id()));
         let names: std::collections::BTreeSet<ScopedName> = names.collect();
         names.into_iter().collect()
-    }
-
-    /// Waiting runs of an owner.
-    pub fn waiting_of(&self, owner: &Label) -> u64 {
-        self.queue.waiting(owner)
     }
 
     pub(crate) fn live_run(&self, uid: &RunUid) -> Option<(u64, &Live)> {

@@ -6,7 +6,7 @@ use std::fmt;
 use bursar_units::Millis;
 use thiserror::Error;
 
-use super::{PODS_MAX, PRIORITY, Run, SPONSORS_MAX, WIDTH_MAX};
+use super::{LENGTH_MAX, PODS_MAX, PRIORITY, Run, SPONSORS_MAX, WIDTH_MAX};
 
 /// A mistake of a submitted run.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -30,6 +30,23 @@ pub enum Wrong {
         value: u64,
         /// The maximum.
         max: u64,
+    },
+    /// A run has too many pods.
+    #[error("makes {value} pods, at most {max} are allowed")]
+    Pods {
+        /// Number of pods.
+        value: u64,
+        /// The maximum.
+        max: u64,
+    },
+    /// A length is zero.
+    #[error("must be longer than 0s")]
+    NoTime,
+    /// A length is too long.
+    #[error("is too long, at most {max} is allowed")]
+    TooLong {
+        /// The maximum.
+        max: Millis,
     },
     /// A number does not divide another.
     #[error("is {value}, which does not divide {of} ({whole})")]
@@ -87,17 +104,28 @@ impl Run {
             add("spec.podGPUs", wrong);
         } else if PODS_MAX < self.pods() {
             let (value, max) = (self.pods(), PODS_MAX);
-            add("spec.podGPUs", Wrong::TooLarge { value, max });
+            add("spec.totalGPUs", Wrong::Pods { value, max });
         }
         if !PRIORITY.contains(&self.priority) {
             let value = self.priority;
             add("spec.priority", Wrong::Priority { value });
         }
-        if self.expected_duration == Some(Millis::ZERO) {
-            add("spec.expectedDuration", Wrong::Zero);
+        let lengths = [
+            ("spec.expectedDuration", self.expected_duration),
+            ("spec.maxDuration", self.max_duration),
+        ];
+        for (path, length) in lengths {
+            if length == Some(Millis::ZERO) {
+                add(path, Wrong::NoTime);
+            }
+        }
+        for (path, length) in lengths.into_iter().chain([("spec.grace", self.grace)]) {
+            if length.is_some_and(|length| LENGTH_MAX < length) {
+                add(path, Wrong::TooLong { max: LENGTH_MAX });
+            }
         }
         let grace = self.grace().min(grace_max);
-        if self.max_duration.is_some_and(|length| length <= grace) {
+        if (self.max_duration).is_some_and(|length| Millis::ZERO < length && length <= grace) {
             add("spec.maxDuration", Wrong::NotLongerThanGrace { grace });
         }
         let sponsors = &self.funding.sponsors;

@@ -57,14 +57,14 @@ fn advance(world: &mut World, until: Instant, late: u64, crashes: bool) {
         }
         let then = next.after(ms(late)).max(world.now);
         // An absence of more than a few seconds ends with a resume.
-        if late > 10_000 {
+        if late > 5_000 {
             world.away(then.ms());
         } else {
             world.now = then;
             world.tick();
         }
     }
-    if world.next().is_some_and(|next| next < until) && late > 10_000 {
+    if world.next().is_some_and(|next| next < until) && late > 5_000 {
         world.away(until.ms());
     } else {
         world.now = until;

@@ -309,7 +309,8 @@ impl World {
 
     pub(crate) fn cancel(&mut self, text: &str) -> Reply {
         let run = ScopedName::new(text).unwrap();
-        self.command(&Command::CancelRun { run }).unwrap()
+        self.command(&Command::CancelRun { run, uid: None })
+            .unwrap()
     }
 
     pub(crate) fn rotate(&mut self, text: &str) -> Result<Reply, Refusal> {
@@ -317,6 +318,7 @@ impl World {
         self.command(&Command::RotateEnvelope {
             envelope,
             idempotency: None,
+            reason: None,
         })
     }
 

@@ -8,7 +8,7 @@ use bursar_units::{Label, ScopedName};
 use super::refused::{Refused, plain};
 use super::run::place_words;
 use crate::cluster::budget::cover::Trace;
-use crate::cluster::{Change as ClusterChange, Refusal, Run};
+use crate::cluster::{Refusal, Run};
 use crate::{Change, Command, State, spine};
 
 /// The run of that name in a command that declares it.
@@ -17,7 +17,7 @@ pub fn submitted<'a>(command: &'a Command, name: &ScopedName) -> Option<&'a Run>
         return None;
     };
     changes.iter().find_map(|change| match change {
-        Change::Cluster(ClusterChange::SetRun(run)) if run.id() == *name => Some(run),
+        Change::Cluster(change) => change.run().filter(|run| run.id() == *name),
         _ => None,
     })
 }
@@ -43,6 +43,11 @@ pub(super) fn of_cluster(state: &State, command: &Command, refusal: &Refusal) ->
         Refusal::NeverCovered { run, trace } => never_covered(run, submitted(command, run), trace),
         Refusal::NeverPlaced { run, flavor, .. } => {
             never_placed(state, submitted(command, run), flavor, refusal)
+        }
+        Refusal::WouldWait { run } => {
+            let detail = "it is to start at once, and it would wait";
+            plain(format!("run {run} was not accepted"), detail)
+                .with_changes(["submit it without `now`, and it waits"])
         }
         Refusal::IdReused { run, field } => {
             let detail = format!("a live run of that name has another {field}");
@@ -76,7 +81,7 @@ pub(super) fn of_cluster(state: &State, command: &Command, refusal: &Refusal) ->
         }
         Refusal::NodeInUse { node, runs } => {
             let names = runs.iter().map(ToString::to_string).collect::<Vec<_>>();
-            let detail = format!("{} runs there: {}", runs.len(), names.join(", "));
+            let detail = format!("it has leases of {}", names.join(", "));
             plain(format!("node `{node}` is in use"), detail).with_changes([
                 "mark it unschedulable and wait until its runs have ended",
                 "cancel these runs",

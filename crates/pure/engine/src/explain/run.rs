@@ -13,7 +13,7 @@ const HOUR_MS: u64 = 3_600_000;
 /// Envelopes that a headline names.
 const PAYERS_NAMED_MAX: usize = 3;
 
-/// Explanation of a run. It has all holders: a surface hides those that the caller may not see.
+/// Explanation of a run. A surface hides the holders that the caller may not see.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RunExplanation {
     /// The run.
@@ -72,13 +72,14 @@ impl RunExplanation {
 }
 
 /// Holders that the caller may see, and the number of all others.
-pub fn held_by_runs(holders: &[Holder], may_see: impl Fn(&Holder) -> bool) -> HeldByRuns {
+pub fn held_by_runs(wait: &Wait, may_see: impl Fn(&Holder) -> bool) -> HeldByRuns {
+    let (others, others_gpus) = wait.more_holders;
     let mut held = HeldByRuns {
         named: Vec::new(),
-        others: 0,
-        others_gpus: 0,
+        others,
+        others_gpus,
     };
-    for holder in holders {
+    for holder in &wait.holders {
         if may_see(holder) {
             held.named.push(holder.clone());
         } else {
@@ -179,6 +180,13 @@ impl Explained<'_> {
         match wait.reason {
             WaitReason::NoEnvelope => {
                 format!("no envelope of {} may pay for {}", run.flavor, run.owner)
+            }
+            WaitReason::NeverFits if wait.failure.is_some() => {
+                let found = wait.failure.as_ref().map_or(0, |failure| failure.found);
+                let (wanted, found) = (count(wait.needed, "GPU"), number(found));
+                format!(
+                    "it asks for {wanted}, and the envelopes can never pay for all; {found} find a payer now"
+                )
             }
             WaitReason::NeverFits => format!(
                 "the declared nodes cannot hold {} {}{}",

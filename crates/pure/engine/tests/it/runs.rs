@@ -93,7 +93,7 @@ pub(crate) fn set_budget(budget: Budget) -> Command {
 
 pub(crate) fn cancel_run(text: &str) -> Command {
     let run = ScopedName::new(text).unwrap();
-    cluster::Command::CancelRun { run }.into()
+    cluster::Command::CancelRun { run, uid: None }.into()
 }
 
 /// Identity of the newest run of a name.
@@ -223,6 +223,7 @@ fn ends(world: &mut World) {
         cluster::Command::RotateEnvelope {
             envelope,
             idempotency: None,
+            reason: None,
         }
         .into(),
     );

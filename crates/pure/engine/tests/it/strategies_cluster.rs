@@ -224,11 +224,12 @@ fn exit() -> impl Strategy<Value = Exit> {
 
 pub(crate) fn command() -> BoxedStrategy<Command> {
     prop_oneof![
-        scoped().prop_map(|run| Command::CancelRun { run }),
+        (scoped(), option::of(uid())).prop_map(|(run, uid)| Command::CancelRun { run, uid }),
         (envelope_id(), option::of(crate::strategies::id())).prop_map(|(envelope, idempotency)| {
             Command::RotateEnvelope {
                 envelope,
                 idempotency,
+                reason: None,
             }
         }),
         (uid(), whole()).prop_map(|(uid, incarnation)| Command::RunStarted { uid, incarnation }),
@@ -250,6 +251,7 @@ pub(crate) fn change() -> BoxedStrategy<Change> {
         budget().prop_map(Change::SetBudget),
         budget_id().prop_map(|budget| Change::DropBudget { budget }),
         run().prop_map(Change::SetRun),
+        run().prop_map(Change::StartRun),
     ]
     .boxed()
 }

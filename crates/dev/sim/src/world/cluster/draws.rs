@@ -45,7 +45,7 @@ impl World<'_> {
     /// The cancel of a live run.
     pub(super) fn draw_cancel(&mut self, live: &[ScopedName]) -> Option<AnyCommand> {
         let run = self.rng.pick(live)?.clone();
-        Some(Command::CancelRun { run }.into())
+        Some(Command::CancelRun { run, uid: None }.into())
     }
 
     fn draw_rotation(&mut self) -> Option<AnyCommand> {
@@ -55,6 +55,7 @@ impl World<'_> {
             Command::RotateEnvelope {
                 envelope,
                 idempotency: None,
+                reason: None,
             }
             .into(),
         )

@@ -38,8 +38,12 @@ pub(in crate::command) async fn run(
             name,
             scope,
             envelope,
+            reason,
             dry_run,
-        } => rotate(session, &name, &scope, envelope, Mode::dry_run_if(dry_run)).await,
+        } => {
+            let request = RotateRequest { envelope, reason };
+            rotate(session, &name, &scope, request, Mode::dry_run_if(dry_run)).await
+        }
     }
 }
 
@@ -404,14 +408,13 @@ async fn rotate(
     session: &mut Session,
     name: &str,
     scope: &Scope,
-    envelope: ObjectName,
+    request: RotateRequest,
     mode: Mode,
 ) -> Result<(), Stop> {
     let name = names::budget(session, name, scope)?;
     let client = session.client().await?;
     let key = session.new_id()?;
-    let id = format!("{name}/{envelope}");
-    let request = RotateRequest { envelope };
+    let id = format!("{name}/{}", request.envelope);
     let budget = client.rotate_envelope(&key, &name, &request, mode).await?;
     session.show(&budget, &format!("envelope/{id}"), |look| {
         let subject = look.paint(Meaning::Subject, &format!("envelope {id}"));

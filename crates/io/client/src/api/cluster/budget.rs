@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{PlaceSpec, ScopedMetadata};
 use crate::ToSchema;
+use crate::api::body::reason_of_force;
 use crate::api::fields::object;
 use crate::api::{instant, integer};
 use crate::object::budget::{
@@ -213,6 +214,9 @@ object! {
         /// Name of the envelope in the budget.
         #[schema(value_type = String, max_length = 253)]
         required envelope "envelope": ObjectName = name_shape();
+        /// Reason; it is recorded in clear.
+        #[schema(min_length = 1, max_length = 1024)]
+        optional reason "reason": String = Shape::Text(reason_of_force);
     }
 }
 

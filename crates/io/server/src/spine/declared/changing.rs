@@ -285,13 +285,17 @@ impl ObjectChange {
             (Self::Set(Object::Run { .. }), Previous::Run(before))
                 if before.stage != cluster::Stage::Ended =>
             {
-                let Ok(Change::Cluster(cluster::Change::SetRun(run))) = self.change() else {
+                let change = self.change();
+                let Ok(Change::Cluster(change)) = &change else {
+                    return Vec::new();
+                };
+                let Some(run) = change.run() else {
                     return Vec::new();
                 };
                 let spec = object::run::to_spec;
                 (
                     serde_json::to_value(spec(&before.run)),
-                    serde_json::to_value(spec(&run)),
+                    serde_json::to_value(spec(run)),
                 )
             }
             (Self::Set(Object::Budget { .. } | Object::Run { .. }), _) => return Vec::new(),

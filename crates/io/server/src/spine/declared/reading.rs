@@ -95,7 +95,8 @@ impl Service {
     fn shown_node(&self, state: &State, of: &bursar_engine::Node) -> Node {
         let mut node = object::node::object(of);
         node.metadata.resource_version = state.version(&Reference::Node(of.name.clone()));
-        let is_own = self.info.node.as_deref() == Some(of.name.as_str());
+        // Runs on GPUs are simulated everywhere.
+        let is_own = of.gpus == 0 && self.info.node.as_deref() == Some(of.name.as_str());
         node.status.executor = Some(if is_own {
             NodeExecutor::Local
         } else {
