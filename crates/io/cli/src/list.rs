@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Stop};
 use crate::grammar::Format;
-use crate::layout::{self, Column, Look};
+use crate::layout::{self, Column, Look, escaped_line};
 use crate::session::Session;
 use crate::suggest::did_you_mean;
 
@@ -135,10 +135,11 @@ fn csv_row<T: Listed>(item: &T, look: &Look) -> String {
     csv_line(T::columns().iter().map(|column| (column.cell)(item, look)))
 }
 
-/// One line of CSV (RFC 4180, with a line feed).
+/// One line of CSV (RFC 4180, with a line feed); hidden characters are escaped.
 pub(crate) fn csv_line(cells: impl IntoIterator<Item = String>) -> String {
     let quoted = |cell: String| {
-        if cell.contains([',', '"', '\n', '\r']) {
+        let cell = escaped_line(&cell).into_owned();
+        if cell.contains([',', '"']) {
             format!("\"{}\"", cell.replace('"', "\"\""))
         } else {
             cell
