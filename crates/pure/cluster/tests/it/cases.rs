@@ -2,7 +2,8 @@
 
 use bursar_cluster::budget::Envelope;
 use bursar_cluster::budget::spec::OnExhaustion;
-use bursar_cluster::{Change, Event, Exit, Outcome, Reason, Refusal, Run, Stage};
+use bursar_cluster::explain::WaitReason;
+use bursar_cluster::{Change, Command, Event, Exit, Outcome, Reason, Refusal, Run, Stage};
 
 use crate::world::{HOUR, World, at, budget, envelope, ms, node, run};
 
@@ -36,9 +37,9 @@ fn a_stop_by_walltime_begins_a_grace_before_the_hard_end() {
     assert_eq!(ended(&world, "a/r"), end);
 }
 
-/// An edit stops nothing earlier than itself.
+/// An edit stops nothing earlier than itself, and the run has its grace.
 #[test]
-fn a_hard_end_that_an_edit_puts_into_the_past_stops_the_run_now() {
+fn a_hard_end_that_an_edit_puts_into_the_past_stops_the_run_with_its_grace() {
     let mut world = world(4);
     world.submit(run("a", "r", 4));
     world.go(2 * HOUR);
@@ -47,7 +48,7 @@ fn a_hard_end_that_an_edit_puts_into_the_past_stops_the_run_now() {
         ..run("a", "r", 4)
     });
     world.go(2 * HOUR + 1);
-    let ending = Some((Reason::Walltime, at(2 * HOUR)));
+    let ending = Some((Reason::Walltime, at(2 * HOUR + 30_000)));
     assert_eq!(world.shown("a/r").ending, ending);
     assert_eq!(world.shown("a/r").since, at(2 * HOUR));
 }
@@ -260,4 +261,63 @@ fn a_start_does_not_wait_for_the_share_that_its_own_record_reached() {
     let events = world.records[records..].iter();
     let mut events = events.flat_map(|record| &record.events);
     assert!(!events.any(unfinished));
+}
+
+#[test]
+fn a_run_that_must_start_at_once_is_refused_without_a_trace_if_it_would_wait() {
+    let mut world = world(4);
+    world.submit(run("a", "first", 4));
+    let records = world.records.len();
+    let refused = world.change(&[Change::StartRun(run("a", "second", 4))]);
+    assert!(matches!(refused, Err(Refusal::WouldWait { .. })));
+    assert_eq!(world.records.len(), records);
+    world.exited("a/first", &[], Exit::Ok {}).unwrap();
+    world
+        .change(&[Change::StartRun(run("a", "second", 4))])
+        .unwrap();
+    assert_eq!(world.stage("a/second"), Stage::Running);
+}
+
+#[test]
+fn a_cancel_of_one_identity_does_not_stop_a_later_run_of_the_name() {
+    let mut world = world(4);
+    world.submit(run("a", "r", 4));
+    let uid = Some(world.uid("a/r"));
+    world.exited("a/r", &[], Exit::Ok {}).unwrap();
+    world.submit(run("a", "r", 4));
+    let name = run("a", "r", 4).id();
+    let cancel = Command::CancelRun { run: name, uid };
+    assert!(matches!(
+        world.command(&cancel),
+        Err(Refusal::NoSuchRun { .. })
+    ));
+    assert_eq!(world.stage("a/r"), Stage::Running);
+}
+
+#[test]
+fn a_run_may_stand_before_its_budget_in_one_change() {
+    let mut world = World::new(&[4]);
+    let budget = Change::SetBudget(budget("a", &[], vec![envelope("e", 4)]));
+    world
+        .change(&[Change::SetRun(run("a", "r", 4)), budget])
+        .unwrap();
+    assert_eq!(world.stage("a/r"), Stage::Running);
+}
+
+/// R6: a run that becomes impossible later waits as a mistake.
+#[test]
+fn a_run_whose_envelope_becomes_too_small_waits_as_a_mistake() {
+    let mut world = world(4);
+    world.submit(run("a", "first", 4));
+    world.submit(run("a", "second", 4));
+    let reason = |world: &World| {
+        let uid = world.uid("a/second");
+        let reason = world.clusters.wait_reason_of(world.now, &uid).unwrap();
+        let wait = world.clusters.wait(world.now, &uid).unwrap();
+        assert_eq!(reason, wait.reason);
+        reason
+    };
+    assert_eq!(reason(&world), WaitReason::ConcurrencyCapExceeded);
+    world.set(budget("a", &[], vec![envelope("e", 2)]));
+    assert_eq!(reason(&world), WaitReason::NeverFits);
 }

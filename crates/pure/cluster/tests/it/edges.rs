@@ -1,6 +1,7 @@
 //! Large numbers: a million GPUs, the most hours, and the last instants.
 
 use bursar_cluster::budget::spec::GPU_HOURS_MAX;
+use bursar_cluster::run::LENGTH_MAX;
 use bursar_cluster::{Exit, Run, Stage};
 use bursar_units::INTEGER_MAX;
 
@@ -43,11 +44,11 @@ fn a_world_at_the_last_instants_keeps_its_sums() {
     e.gpu_hours_max = Some(GPU_HOURS_MAX);
     world.set(budget("a", &[], vec![e]));
     world.submit(Run {
-        max_duration: Some(ms(INTEGER_MAX)),
+        max_duration: Some(LENGTH_MAX),
         ..run("a", "long", 4)
     });
     world.submit(Run {
-        expected_duration: Some(ms(INTEGER_MAX)),
+        expected_duration: Some(LENGTH_MAX),
         ..run("a", "longer", 4)
     });
     assert_eq!(world.stage("a/longer"), Stage::Running);

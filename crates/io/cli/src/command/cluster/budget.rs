@@ -11,7 +11,7 @@ use bursar_client::client::Mode;
 use bursar_engine::cluster::budget::accounts::ConditionKind;
 use bursar_engine::cluster::budget::spec::{OnExhaustion, Sharing};
 use bursar_engine::words;
-use bursar_units::{Instant, Label, ObjectName, ScopedName};
+use bursar_units::{Instant, Label, ScopedName};
 use serde::Serialize;
 
 use super::names;
