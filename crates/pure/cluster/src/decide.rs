@@ -393,6 +393,10 @@ impl Clusters {
             let field = format!("resolver.{field}");
             return Err(Refusal::NotYet { field });
         }
+        if let Some(field) = policy.zero() {
+            let field = format!("resolver.{field}");
+            return Err(Refusal::PolicyZero { field });
+        }
         if self.policy_set && self.policy == *policy {
             return Ok(Reply::Unchanged);
         }

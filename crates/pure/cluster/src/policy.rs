@@ -101,6 +101,20 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// Name of the first field that must not be zero and is.
+    pub fn zero(&self) -> Option<&'static str> {
+        let lengths = [
+            ("admissionHorizon", self.admission_horizon),
+            ("startTimeout", self.start_timeout),
+            ("forecastHorizon", self.forecast_horizon),
+        ];
+        let zero = lengths
+            .into_iter()
+            .find(|(_, length)| *length == Millis::ZERO);
+        let zero = zero.map(|(field, _)| field);
+        zero.or((self.pending_max == 0).then_some("pendingMax"))
+    }
+
     /// Name of the first field whose value needs a later version.
     pub fn not_yet(&self) -> Option<&'static str> {
         (self.mode != Mode::Off).then_some("mode")

@@ -28,6 +28,12 @@ pub enum Refusal {
         /// Path of the field.
         field: String,
     },
+    /// A value of the policy is zero and must not be.
+    #[error("{field} must be more than 0")]
+    PolicyZero {
+        /// Path of the field.
+        field: String,
+    },
     /// No envelope may ever pay for the run, or not for its width (never-fits by money).
     #[error("run {run} can never be paid for")]
     NeverCovered {

@@ -111,14 +111,17 @@ impl Mistakes {
                 Some((_, count)) => *count = count.saturating_add(1),
                 None => objects.push((object, 1)),
             }
+            // So many objects are not named.
+            if OBJECTS_NAMED_MAX < objects.len() {
+                break;
+            }
         }
         let places = match objects.split_first() {
             Some(((object, count), rest)) if objects.len() <= OBJECTS_NAMED_MAX => {
-                let rest = rest.iter();
-                let rest: String = rest
-                    .map(|(of, count)| format!(", {count} in {of}"))
-                    .collect();
-                format!("{} in {object}{rest}", counted(*count, "mistake"))
+                let rest = rest.iter().map(|(of, count)| format!("{count} in {of}"));
+                let first = format!("{} in {object}", counted(*count, "mistake"));
+                let places: Vec<String> = std::iter::once(first).chain(rest).collect();
+                places.join(", ")
             }
             _ => {
                 let count = counted(self.mistakes.len(), "mistake");

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use bursar_engine::cluster::nodes::NODE_GPUS_MAX;
 use bursar_engine::inventory::{self, LABELS};
 use bursar_units::{Amount, quantity};
 
@@ -13,6 +14,7 @@ use super::{API_VERSION, KIND, Object, limit, name_of};
 use crate::api;
 use crate::shape::{Field, Shape, Wrong};
 use crate::tree::{Kind, Node};
+use crate::whole_number;
 
 /// Name of the resource that counts whole GPUs.
 pub const GPU_RESOURCE: &str = "nvidia.com/gpu";
@@ -42,7 +44,7 @@ pub(crate) const SHAPE: Shape = Shape::Foreign(&[
             Shape::Foreign(&[
                 Field::optional("cpu", Shape::Quantity(|text| cpu(text).map(drop))),
                 Field::optional("memory", Shape::Quantity(|text| whole(text).map(drop))),
-                Field::optional(GPU_RESOURCE, Shape::Quantity(|text| whole(text).map(drop))),
+                Field::optional(GPU_RESOURCE, Shape::Quantity(|text| gpus(text).map(drop))),
             ]),
         )]),
     ),
@@ -104,7 +106,7 @@ pub(super) fn read(node: &Node) -> Option<Object> {
         slots: 0,
         cpu_milli: of("cpu", cpu)?,
         memory_bytes: of("memory", whole)?,
-        gpus: of(GPU_RESOURCE, whole)?,
+        gpus: of(GPU_RESOURCE, gpus)?,
     };
     let mut read = inventory::Node::new(name, &capacity);
     let labels = metadata.get("labels");
@@ -121,6 +123,13 @@ pub(super) fn read(node: &Node) -> Option<Object> {
 
 fn cpu(text: &str) -> Result<u64, Wrong> {
     quantity::cpu_milli(text).map_err(|error| limit::quantity_error(&error))
+}
+
+/// GPUs are whole, and a node has at most as many as runs can lease.
+fn gpus(text: &str) -> Result<u64, Wrong> {
+    let max = u64::from(NODE_GPUS_MAX);
+    let gpus = text.parse().ok().filter(|gpus| *gpus <= max);
+    gpus.ok_or_else(|| Wrong::new(whole_number(0, max)))
 }
 
 fn whole(text: &str) -> Result<u64, Wrong> {

@@ -14,9 +14,10 @@ use crate::caller::Caller;
 
 pub(crate) const fn code(refusal: &Refusal) -> Code {
     match refusal {
-        Refusal::BudgetMistakes { .. } | Refusal::RunMistakes { .. } | Refusal::NotYet { .. } => {
-            Code::Invalid
-        }
+        Refusal::BudgetMistakes { .. }
+        | Refusal::RunMistakes { .. }
+        | Refusal::PolicyZero { .. }
+        | Refusal::NotYet { .. } => Code::Invalid,
         Refusal::NeverCovered { .. } | Refusal::NeverPlaced { .. } => Code::NeverFits,
         Refusal::IdReused { .. } => Code::IdReused,
         Refusal::OverLimit { .. } => Code::OverLimit,
@@ -87,6 +88,9 @@ pub(crate) fn add_facts(
                 .iter()
                 .map(|mistake| FieldError::new(&mistake.path, mistake.wrong.to_string()));
             problem.errors = errors.collect();
+        }
+        Refusal::PolicyZero { field } => {
+            problem.errors = vec![FieldError::new(field, "must be more than 0")];
         }
         Refusal::NotYet { field } => {
             problem.errors = vec![FieldError::new(field, "is not supported yet")];

@@ -93,7 +93,7 @@ async fn get(world: &World, path: &str) -> Value {
 fn journal_text(world: &World, record: u64) -> String {
     let reader = world.store.reader().unwrap();
     let record = reader.records(record, 1).unwrap().remove(0);
-    String::from_utf8(record.bytes.unwrap().to_vec()).unwrap()
+    String::from_utf8(record.bytes.unwrap()).unwrap()
 }
 
 fn journal(world: &World, record: u64) -> Value {

@@ -5,7 +5,7 @@ use bursar_cluster::run::LENGTH_MAX;
 use bursar_cluster::{Exit, Run, Stage};
 use bursar_units::INTEGER_MAX;
 
-use crate::world::{HOUR, World, at, budget, envelope, ms, node, run};
+use crate::world::{HOUR, World, at, budget, envelope, node, run};
 
 #[test]
 fn a_million_gpus_are_leased_paid_and_given_back() {

@@ -40,6 +40,10 @@ pub(super) fn of_cluster(state: &State, command: &Command, refusal: &Refusal) ->
             let detail = "this version does not support that value yet";
             plain(format!("{field} was not accepted"), detail)
         }
+        Refusal::PolicyZero { field } => plain(
+            format!("{field} was not accepted"),
+            "it must be more than 0",
+        ),
         Refusal::NeverCovered { run, trace } => never_covered(run, submitted(command, run), trace),
         Refusal::NeverPlaced { run, flavor, .. } => {
             never_placed(state, submitted(command, run), flavor, refusal)

@@ -73,6 +73,12 @@ impl TryFrom<Written> for Resolver {
             pending_max: count(written.pending_max, usual.pending_max),
             stage1: written.stage1.unwrap_or(usual.stage1),
         };
+        if let Some(key) = policy.zero() {
+            return Err(format!(
+                "`{}` in `[resolver]` must be more than 0",
+                kebab(key)
+            ));
+        }
         match policy.not_yet() {
             None => Ok(Self(policy)),
             Some(key) => Err(format!(
@@ -80,6 +86,18 @@ impl TryFrom<Written> for Resolver {
             )),
         }
     }
+}
+
+/// The key of a field of the policy in the file: `admissionHorizon` is `admission-horizon`.
+fn kebab(field: &str) -> String {
+    let mut key = String::new();
+    for letter in field.chars() {
+        if letter.is_ascii_uppercase() {
+            key.push('-');
+        }
+        key.push(letter.to_ascii_lowercase());
+    }
+    key
 }
 
 impl TryFrom<String> for Length {
