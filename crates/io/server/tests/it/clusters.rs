@@ -771,7 +771,7 @@ async fn bad_input_is_refused_by_its_path() {
             "does not descend from org:x",
         ),
         (cap(json!([])), "invalid", "spec.aggregateCaps[0].envelopes"),
-        (wide(1_000_000), "invalid", "spec.podGPUs"),
+        (wide(1_000_000), "invalid", "spec.totalGPUs"),
         (wide(1_000_001), "invalid", "spec.totalGPUs"),
         (wide(0), "invalid", "spec.totalGPUs"),
         (wide(12), "invalid", "spec.podGPUs"),
