@@ -9,7 +9,7 @@ use jiff::{Timestamp, Zoned, tz::TimeZone};
 
 use crate::layout::Look;
 
-/// Reads a time: RFC 3339, `14:30` today, `+36h`, `-7d`.
+/// Reads a time: RFC 3339, `14:30` today, a date (its first moment in UTC), `+36h`, `-7d`.
 pub(crate) fn parse(text: &str, now: Instant, zone: &TimeZone) -> Result<Instant, String> {
     let duration = |text: &str| text.parse::<Millis>().map_err(|error| error.to_string());
     if let Some(length) = text.strip_prefix('+') {
@@ -17,6 +17,9 @@ pub(crate) fn parse(text: &str, now: Instant, zone: &TimeZone) -> Result<Instant
     }
     if let Some(length) = text.strip_prefix('-') {
         return Ok(now.before(duration(length)?));
+    }
+    if let Some(date) = instant::of_date(text) {
+        return Ok(date);
     }
     if let Ok(time) = text.parse::<jiff::civil::Time>() {
         let today = zoned(now, zone).date();
@@ -29,7 +32,9 @@ pub(crate) fn parse(text: &str, now: Instant, zone: &TimeZone) -> Result<Instant
             .ok_or_else(|| format!("`{text}` is not a time of today"));
     }
     instant::parse(text).map_err(|_| {
-        format!("`{text}` is not a time; write 2026-11-16T10:00:00Z, 14:30, +36h or -7d")
+        format!(
+            "`{text}` is not a time; write 2026-11-16T10:00:00Z, 2026-11-16, 14:30, +36h or -7d"
+        )
     })
 }
 
@@ -88,6 +93,11 @@ impl Look {
     }
 }
 
+/// `2026-10-02`, in UTC.
+pub(crate) fn utc_date(at: Instant) -> String {
+    zoned(at, &TimeZone::UTC).strftime("%Y-%m-%d").to_string()
+}
+
 /// A duration in a table: `0s`, `0.1s`, `37s`, `5m 02s`.
 pub(crate) fn length(length: Millis) -> String {
     match length.ms() {
@@ -136,10 +146,11 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_in_four_forms() {
+    fn times_are_read_in_five_forms() {
         for (text, expected) in [
             ("2026-11-17T09:00:00Z", "2026-11-17T09:00:00.000Z"),
             ("14:30", "2026-11-16T14:30:00.000Z"),
+            ("2026-11-18", "2026-11-18T00:00:00.000Z"),
             ("+36h", "2026-11-17T22:00:00.000Z"),
             ("-7d", "2026-11-09T10:00:00.000Z"),
         ] {
@@ -147,6 +158,7 @@ mod tests {
             assert_eq!(found.as_deref(), Ok(expected), "{text}");
         }
         assert!(parse("tomorrow", now(), &TimeZone::UTC).is_err());
+        assert!(parse("2026-11-99", now(), &TimeZone::UTC).is_err());
         assert!(parse("+36", now(), &TimeZone::UTC).is_err());
     }
 

@@ -3,6 +3,7 @@
 pub(super) mod budget;
 mod columns;
 pub(super) mod explain;
+mod hours;
 pub(super) mod lease;
 pub(super) mod names;
 mod submit;
@@ -248,8 +249,17 @@ fn line(name: &ScopedName, run: &Run, look: &Look) -> String {
     let Some(status) = run.status.as_deref() else {
         return format!("{subject}\n");
     };
-    let at = look.to_the_second(look.now);
+    let at = look.to_the_second(status.ended_at.unwrap_or(look.now));
     let state = state_words(status);
+    if status.state == Stage::Ended {
+        let cause = status.ended_by.filter(|_| status.outcome != Some(Outcome::Failed));
+        let cause = cause.map(|cause| cause.word());
+        let cause = cause.filter(|cause| !cause.eq_ignore_ascii_case(&state));
+        let cause = cause.map(|cause| format!(": {cause}"));
+        let code = status.exit_code.map(|code| format!(", exit code {code}"));
+        let (cause, code) = (cause.unwrap_or_default(), code.unwrap_or_default());
+        return format!("{at}  {subject} {state}{cause}{code}\n");
+    }
     let gpus = format!("{}/{} GPUs", status.gpus, status.gpus_asked);
     let funded = match funded(&status.claims) {
         text if text.is_empty() => text,

@@ -14,8 +14,9 @@ use bursar_engine::words;
 use bursar_units::{Instant, Label, ObjectName, ScopedName};
 use serde::Serialize;
 
+use super::hours::hours;
 use super::names;
-use super::submit::{HOUR_MS, place_words};
+use super::submit::place_words;
 use crate::command::{DRY_RUN, watch};
 use crate::failure::Stop;
 use crate::grammar::{BudgetVerb, Format, Noun, Scope, ScopedFlags};
@@ -76,11 +77,6 @@ impl Row {
             None => used,
         }
     }
-}
-
-/// Whole GPU-hours.
-fn hours(gpu_ms: u64) -> String {
-    words::number(gpu_ms / HOUR_MS)
 }
 
 impl Listed for Row {
@@ -250,9 +246,13 @@ fn text(name: &ScopedName, budget: &Budget, look: &Look) -> String {
     }
     for envelope in &spec.envelopes {
         let id = format!("{name}/{}", envelope.name);
-        let used = meter(status, &id).map(|meter| meter_words(meter, look));
-        let used = used.map(|used| format!("\n{used}")).unwrap_or_default();
-        add("envelope", envelope_words(envelope, look) + &used);
+        let meter_now = meter(status, &id);
+        let used = meter_now.map(|meter| format!("\n{}", meter_words(meter, look)));
+        let window = meter_now.map_or((envelope.start, envelope.end), |meter| {
+            (meter.start, meter.end)
+        });
+        let words = envelope_words(envelope, window, look);
+        add("envelope", words + &used.unwrap_or_default());
         let lending = envelope.lending.as_ref().map(lending_words);
         add("lends", lending.unwrap_or_default());
         let lent = meter(status, &format!("lending/{id}"));
@@ -303,7 +303,12 @@ fn meter<'a>(status: Option<&'a BudgetStatus>, id: &str) -> Option<&'a MeterStat
 }
 
 /// `h100: 48 h100 in us-west, 40,000 GPU-hours from Thu 1 Oct 00:00 to …, renewed each quarter`.
-fn envelope_words(envelope: &EnvelopeSpec, look: &Look) -> String {
+/// The window is that of the present epoch.
+fn envelope_words(
+    envelope: &EnvelopeSpec,
+    (start, end): (Option<Instant>, Option<Instant>),
+    look: &Look,
+) -> String {
     let place = envelope.selector.as_ref().map(place_words);
     let place = place.filter(|place| !place.is_empty());
     let place = place
@@ -313,7 +318,7 @@ fn envelope_words(envelope: &EnvelopeSpec, look: &Look) -> String {
         Some(hours) => format!("{} GPU-hours", words::number(hours)),
         None => "no cap on GPU-hours".to_owned(),
     };
-    let window = window_words(envelope.start, envelope.end, look);
+    let window = window_words(start, end, look);
     let renew = envelope
         .renew
         .map(|unit| format!(", renewed each {}", unit.word()));
