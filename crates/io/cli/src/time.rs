@@ -41,9 +41,6 @@ pub(crate) fn parse(text: &str, now: Instant, zone: &TimeZone) -> Result<Instant
 impl Look {
     /// `Tue 17 Nov 09:00 (in 23h)`.
     pub(crate) fn moment(&self, at: Instant) -> String {
-        if self.exact {
-            return instant::format(at);
-        }
         let absolute = self.absolute(at);
         match at.cmp(&self.now) {
             Ordering::Equal => format!("{absolute} (now)"),
@@ -54,9 +51,6 @@ impl Look {
 
     /// `Tue 17 Nov 09:00`, with the year if it is not the present one.
     pub(crate) fn absolute(&self, at: Instant) -> String {
-        if self.exact {
-            return instant::format(at);
-        }
         let (then, now) = (zoned(at, &self.zone), zoned(self.now, &self.zone));
         let form = if then.year() == now.year() {
             "%a %-d %b %H:%M"
@@ -69,7 +63,7 @@ impl Look {
     /// `today 16:30`, or `Tue 17 Nov 09:00` on another day.
     pub(crate) fn coming(&self, at: Instant) -> String {
         let (then, now) = (zoned(at, &self.zone), zoned(self.now, &self.zone));
-        if !self.exact && then.date() == now.date() {
+        if then.date() == now.date() {
             return then.strftime("today %H:%M").to_string();
         }
         self.absolute(at)
@@ -169,7 +163,6 @@ mod tests {
             zone: TimeZone::UTC,
             utf8: true,
             color: false,
-            exact: false,
         };
         let at = |text| parse(text, now(), &TimeZone::UTC).unwrap_or_default();
         assert_eq!(look.moment(at("+23h")), "Tue 17 Nov 09:00 (in 23h)");

@@ -10,7 +10,7 @@ use bursar_client::api::cluster::{
 use bursar_client::client::Mode;
 use bursar_engine::cluster::budget::accounts::ConditionKind;
 use bursar_engine::cluster::budget::spec::{OnExhaustion, Sharing};
-use bursar_engine::words;
+use bursar_engine::{Kind, words};
 use bursar_units::{Instant, Label, ObjectName, ScopedName};
 use serde::Serialize;
 
@@ -183,6 +183,12 @@ async fn list(session: &mut Session, flags: &ScopedFlags) -> Result<(), Stop> {
     let counted = async || {
         let answer = fetch().await?;
         is_empty.set(answer.items.is_empty());
+        let everywhere = ListBudgets {
+            namespace: None,
+            ..wanted.clone()
+        };
+        let all = client.budgets(&everywhere);
+        names::note_elsewhere(&place, answer.items.is_empty(), "budget", all).await;
         Ok(answer)
     };
     watch::list_of(session, &flags.list, &filter, counted, &client, &place).await?;
@@ -221,7 +227,10 @@ fn rows(answer: ListAnswer<Envelope>) -> ListAnswer<Row> {
 async fn show(session: &mut Session, name: &str, scope: &Scope) -> Result<(), Stop> {
     let name = names::budget(session, name, scope)?;
     let client = session.client().await?;
-    let budget = client.budget(&name).await?;
+    let budget = match client.budget(&name).await {
+        Ok(budget) => budget,
+        Err(error) => return Err(names::not_here(&client, error, Kind::Budget, &name).await),
+    };
     session.show(&budget, &format!("budget/{name}"), |look| {
         text(&name, &budget, look)
     })
@@ -417,7 +426,10 @@ async fn rotate(
     let key = session.new_id()?;
     let id = format!("{name}/{envelope}");
     let request = RotateRequest { envelope };
-    let budget = client.rotate_envelope(&key, &name, &request, mode).await?;
+    let budget = match client.rotate_envelope(&key, &name, &request, mode).await {
+        Ok(budget) => budget,
+        Err(error) => return Err(names::not_here(&client, error, Kind::Budget, &name).await),
+    };
     session.show(&budget, &format!("envelope/{id}"), |look| {
         let subject = look.paint(Meaning::Subject, &format!("envelope {id}"));
         let meter = meter(budget.status.as_deref(), &id);

@@ -172,7 +172,6 @@ mod tests {
             zone: jiff::tz::TimeZone::UTC,
             utf8: true,
             color: false,
-            exact: false,
         };
         let expected = "speech/asr-xl waits for room, not for budget
 

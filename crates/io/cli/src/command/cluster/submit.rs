@@ -128,9 +128,11 @@ fn of_flags(
 ) -> Result<(ScopedName, Object), Stop> {
     let namespace = names::namespace(session, &arguments.scope)?;
     let (Some(gpus), Some(flavor)) = (arguments.gpus, arguments.flavor.clone()) else {
-        return Err(Failure::usage("`bursar run submit` needs `--gpus N`, or `-f FILE`")
-            .hint("`bursar run submit -h` has an example")
-            .into());
+        return Err(
+            Failure::usage("`bursar run submit` needs `--gpus N`, or `-f FILE`")
+                .hint("`bursar run submit -h` has an example")
+                .into(),
+        );
     };
     let name = match &arguments.name {
         Some(name) => name.clone(),

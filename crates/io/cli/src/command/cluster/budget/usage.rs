@@ -1,7 +1,7 @@
 //! `bursar budget usage`: used GPU time by owner, run, day or envelope.
 
 use bursar_client::api::cluster::{GetUsage, Usage, UsageBy, UsageRow, UsageSums};
-use bursar_engine::words;
+use bursar_engine::{Kind, words};
 use bursar_units::Millis;
 
 use crate::command::cluster::hours::hours;
@@ -28,7 +28,10 @@ pub(super) async fn run(session: &mut Session, arguments: &UsageArguments) -> Re
     let name = name.transpose()?;
     let client = session.client().await?;
     let owner = match &name {
-        Some(name) => Some(client.budget(name).await?.spec.owner),
+        Some(name) => match client.budget(name).await {
+            Ok(budget) => Some(budget.spec.owner),
+            Err(error) => return Err(names::not_here(&client, error, Kind::Budget, name).await),
+        },
         None => None,
     };
     let period = GetUsage {
@@ -73,7 +76,7 @@ fn period_words(usage: &Usage) -> String {
     };
     let last = time::utc_date(last);
     match usage.since.map(time::utc_date) {
-        None => format!("to {last}"),
+        None => format!("up to {last}"),
         Some(first) if first == last => format!("on {last}"),
         Some(first) => format!("from {first} to {last}"),
     }
