@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Stop, no_csv};
 use crate::grammar::Format;
-use crate::layout::{self, Column, Look};
+use crate::layout::{self, Column, Look, escaped_line};
 use crate::session::Session;
 use crate::suggest::did_you_mean;
 
@@ -135,10 +135,11 @@ pub(crate) fn print<T: Listed>(
     }
 }
 
-/// One line of CSV (RFC 4180, with a line feed).
+/// One line of CSV (RFC 4180, with a line feed); hidden characters are escaped.
 pub(crate) fn csv_line(cells: impl IntoIterator<Item = String>) -> String {
     let quoted = |cell: String| {
-        if cell.contains([',', '"', '\n', '\r']) {
+        let cell = escaped_line(&cell).into_owned();
+        if cell.contains([',', '"']) {
             format!("\"{}\"", cell.replace('"', "\"\""))
         } else {
             cell

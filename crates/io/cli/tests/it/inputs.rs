@@ -270,7 +270,25 @@ impl Hostile {
             "id": "job", "state": "ended", "class": label, "tenant": label, "slots": 1,
             "end": "forced", "reason": EVIL, "queuedAt": "2026-11-16T10:00:00.000Z",
         });
+        let run = json!({
+            "apiVersion": "bursar.dev/v1alpha1", "kind": "Run", "metadata": {"name": "job"},
+            "spec": {"owner": label, "flavor": label, "totalGPUs": 8},
+            "status": {
+                "uid": EVIL, "state": "ended", "since": "2026-11-16T10:00:00.000Z", "gpus": 0,
+                "gpusAsked": 8, "incarnation": 0, "submittedAt": "2026-11-16T10:00:00.000Z",
+                "detail": EVIL, "nodes": ["a01"], "domains": [EVIL],
+                "claims": [{"envelope": EVIL, "class": "Owned", "gpus": 8}],
+            },
+        });
         let body = match path {
+            "/v1/runs" => json!({"items": [run], "record": 1}),
+            "/v1/runs/default/job" => run,
+            "/v1/explain/run/default/job" => json!({
+                "object": {"kind": "Run", "namespace": "default", "name": "job"},
+                "headline": EVIL, "state": "waiting", "waitsFor": "room", "changes": [EVIL],
+                "why": {"holders": [{"object": EVIL, "owner": label, "gpus": 1}]}, "note": EVIL,
+                "who": [{"envelope": EVIL, "gpus": 1, "class": "Owned"}], "record": 1,
+            }),
             "/v1/bookings" => json!({"items": [booking], "record": 1}),
             "/v1/bookings/job" => booking,
             "/v1/explain/booking/job" => json!({
@@ -290,7 +308,7 @@ impl Hostile {
             _ => {
                 let problem = json!({
                     "type": "/problems/not-found", "title": EVIL, "status": 404,
-                    "code": "not-found", "detail": EVIL, "suggestion": EVIL,
+                    "code": "not-found", "detail": EVIL, "suggestion": EVIL, "changes": [EVIL],
                 });
                 return (404, problem.to_string());
             }
@@ -313,6 +331,17 @@ fn escape_sequences_of_a_server_do_not_reach_a_terminal() {
         vec!["booking", "show", "job"],
         vec!["explain", "booking/job"],
         vec!["ledger", "tail", "--from", "0"],
+        vec!["runs"],
+        vec!["runs", "-o", "wide"],
+        vec!["runs", "-o", "csv"],
+        vec!["runs", "-o", "json"],
+        vec!["run", "show", "job"],
+        vec!["explain", "job"],
+        vec!["explain", "job", "-o", "yaml"],
+        vec!["run", "cancel", "none"],
+        vec![
+            "run", "submit", "--name", "none", "--gpus", "1", "--flavor", "f",
+        ],
         vec!["bookings", "--where", "state=ended", "-o", "json"],
         vec!["bookings", "--where", "state=ended", "-o", "yaml"],
         vec!["booking", "show", "job", "-o", "json"],

@@ -8,7 +8,7 @@ use bursar_engine::cluster::budget::{MeterId, Pool};
 use bursar_engine::words;
 
 use crate::failure::{Failure, Stop};
-use crate::layout::{Column, Look, Shown, table};
+use crate::layout::{Column, Look, Shown, escaped_line, table};
 
 /// A row with the room of its bounds: all of it in the walk on empty meters, otherwise the rest.
 struct Payer {
@@ -49,7 +49,8 @@ pub(super) async fn refused(client: &Client, stop: Stop, object: &Object) -> Sto
 
 /// The first ways out; the flag that refuses to wait is the first of all.
 fn hint(changes: &[String]) -> Option<String> {
-    match changes {
+    let changes = changes.iter().map(|text| escaped_line(text).into_owned());
+    match changes.take(2).collect::<Vec<_>>().as_slice() {
         [] => None,
         [first, ..] if first.contains("`now`") => Some(first.replace("`now`", "`--now`")),
         [first] => Some(first.clone()),
