@@ -13,7 +13,7 @@ use bursar_client::Code;
 use bursar_client::api::cluster::{ListRuns, Run, RunAnswer, RunStatus};
 use bursar_client::api::{RecordView, Words};
 use bursar_client::client::{Error, Mode};
-use bursar_engine::cluster::{Outcome, Reason, Stage};
+use bursar_engine::cluster::{Outcome, Stage};
 use bursar_engine::{Kind, Reference, words};
 use bursar_units::{Instant, Millis, ScopedName};
 use serde::Serialize;
@@ -267,15 +267,10 @@ fn line(name: &ScopedName, run: &Run, look: &Look) -> String {
     let at = look.to_the_second(status.ended_at.unwrap_or(look.now));
     let state = state_words(status);
     if status.state == Stage::Ended {
-        let cause = status
-            .ended_by
-            .filter(|_| status.outcome != Some(Outcome::Failed));
-        let cause = cause.map(Reason::word);
-        let cause = cause.filter(|cause| !cause.eq_ignore_ascii_case(&state));
-        let cause = cause.map(|cause| format!(": {cause}"));
-        let code = status.exit_code.map(|code| format!(", exit code {code}"));
-        let (cause, code) = (cause.unwrap_or_default(), code.unwrap_or_default());
-        return format!("{at}  {subject} {state}{cause}{code}\n");
+        let code = status.exit_code;
+        let code = code.map(|code| format!(", exit code {code}"));
+        let code = code.unwrap_or_default();
+        return format!("{at}  {subject} {state}{code}\n");
     }
     let gpus = format!("{}/{} GPUs", status.gpus, status.gpus_asked);
     let funded = match funded(&status.claims) {

@@ -148,9 +148,10 @@ pub(crate) fn window_rule(node: &Node) -> Vec<Violation> {
 fn window_wrong(wrong: &plane::Wrong, renew: Option<Renew>) -> Wrong {
     match wrong {
         plane::Wrong::EndNotAfterStart { start, end } => {
-            let message = match end < start {
-                true => "is before start",
-                false => "is the same as start",
+            let message = if end < start {
+                "is before start"
+            } else {
+                "is the same as start"
             };
             let later = format!("must be later than {}", day_text(*start));
             let unit = renew.map(|renew| {
@@ -228,9 +229,12 @@ fn lending(spec: &LendingSpec) -> Option<Lending> {
 }
 
 fn cap(namespace: &ObjectName, budget: &ObjectName, spec: &CapSpec) -> Option<AggregateCap> {
-    let member = |text: &String| match text.contains('/') {
-        true => EnvelopeId::new(text).ok(),
-        false => EnvelopeId::new(&format!("{namespace}/{budget}/{text}")).ok(),
+    let member = |text: &String| {
+        if text.contains('/') {
+            EnvelopeId::new(text).ok()
+        } else {
+            EnvelopeId::new(&format!("{namespace}/{budget}/{text}")).ok()
+        }
     };
     Some(AggregateCap {
         name: spec.name.clone(),

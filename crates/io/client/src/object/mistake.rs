@@ -115,9 +115,8 @@ impl Mistakes {
         let places = match objects.split_first() {
             Some(((object, count), rest)) if objects.len() <= OBJECTS_NAMED_MAX => {
                 let rest = rest.iter();
-                let rest: String = rest
-                    .map(|(of, count)| format!(", {count} in {of}"))
-                    .collect();
+                let rest = rest.map(|(of, count)| format!(", {count} in {of}"));
+                let rest = rest.collect::<Vec<_>>().concat();
                 format!("{} in {object}{rest}", counted(*count, "mistake"))
             }
             _ => {

@@ -108,7 +108,10 @@ pub(super) fn state_words(status: &RunStatus) -> String {
     let word = state_word(status);
     match (status.state, status.waits_for, status.ended_by) {
         (Stage::Waiting, Some(cause), _) => format!("{word} for {}", cause.word()),
-        (Stage::Ended, _, Some(reason)) if status.outcome == Some(Outcome::Failed) => {
+        (Stage::Ended, _, Some(reason))
+            if status.outcome == Some(Outcome::Failed)
+                && !reason.word().eq_ignore_ascii_case(word) =>
+        {
             format!("{word}: {}", reason.word())
         }
         _ => word.to_owned(),

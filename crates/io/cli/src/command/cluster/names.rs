@@ -110,14 +110,16 @@ pub(in crate::command) async fn not_here(
                 .map_or(DEFAULT_NAMESPACE.to_owned(), |one| one.to_string())
         })
         .collect();
+    namespaces.retain(|one| one != name.namespace());
     namespaces.sort();
     namespaces.dedup();
     if let Some(first) = namespaces.first() {
-        let also = namespaces.join(" and ");
         let bare = name.name();
-        failure.hint = Some(format!(
-            "namespace {also} has a {kind} {bare}: `-n {first}`"
-        ));
+        let have = match namespaces.len() {
+            1 => format!("namespace {first} has"),
+            _ => format!("namespaces {} have", namespaces.join(", ")),
+        };
+        failure.hint = Some(format!("{have} a {kind} {bare}, as in `-n {first}`"));
     }
     Stop::Failed(failure)
 }
