@@ -126,6 +126,12 @@ impl Failure {
     }
 }
 
+/// Failure of `-o csv` for a list, whose cells are for people.
+pub(crate) fn no_csv() -> Failure {
+    Failure::usage("`-o csv` is a format of `bursar budget usage` only")
+        .hint("`-o json` has every field of a list")
+}
+
 /// Failure of `-o csv` for a result that is not a list.
 pub(crate) fn not_a_list() -> Failure {
     Failure::usage("this result is not a list, use `-o table`, `json` or `yaml`")

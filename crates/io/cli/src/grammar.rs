@@ -133,7 +133,7 @@ pub(crate) enum Format {
     Yaml,
     /// One KIND/NAME per line
     Name,
-    /// Lists and usage, for spreadsheets
+    /// `budget usage` only, for spreadsheets
     Csv,
 }
 
@@ -174,7 +174,7 @@ examples:
   bursar explain asr-xl -n speech"
     )]
     Run(Noun<RunVerb, RunFlags>),
-    /// Facts: who held which GPUs, from when to when, and who paid
+    /// GPUs that runs hold or held: from when to when, and who paid
     #[command(alias = "leases", before_help = "example:  bursar lease list -A")]
     Lease(Noun<LeaseVerb, LeaseFlags>),
     /// Envelopes of GPUs and GPU-hours, and their use

@@ -51,8 +51,6 @@ pub(crate) struct Look {
     /// Whether bars and arrows can be shown.
     pub(crate) utf8: bool,
     pub(crate) color: bool,
-    /// Whether times are RFC 3339 in UTC, for programs.
-    pub(crate) exact: bool,
 }
 
 /// Meaning of a colour. The text always has the same meaning without it.
@@ -430,7 +428,6 @@ mod tests {
             zone: jiff::tz::TimeZone::UTC,
             utf8: true,
             color: false,
-            exact: false,
         }
     }
 

@@ -1,8 +1,10 @@
 //! Lists: tables, `-o wide`, `--where` and the output for programs, from one set of columns.
 
+use std::cell::RefCell;
+
 use serde::Serialize;
 
-use crate::failure::{Failure, Stop};
+use crate::failure::{Failure, Stop, no_csv};
 use crate::grammar::Format;
 use crate::layout::{self, Column, Look, escaped_line};
 use crate::session::Session;
@@ -100,26 +102,29 @@ impl Filter {
     }
 }
 
+/// The part of the objects that a list shows, for the text of an empty one.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    /// Follows `no runs`: ` in namespace speech`.
+    pub(crate) words: String,
+    /// Hint about objects elsewhere; it replaces the one for the first object.
+    pub(crate) hint: RefCell<Option<String>>,
+}
+
 /// Prints a filtered list; `place` follows the text of an empty one.
 pub(crate) fn print<T: Listed>(
     session: &mut Session,
     items: &[T],
-    place: &str,
+    place: &Place,
 ) -> Result<(), Stop> {
     match session.common.output {
         Format::Json | Format::Yaml => session.print_value(&List::of(items)),
         Format::Name => print_names(session, items),
-        Format::Csv => {
-            let heads = T::columns().iter().map(Column::key);
-            let heads = csv_line(heads);
-            let text: String = items
-                .iter()
-                .map(|item| csv_row(item, &session.look()))
-                .collect();
-            session.print(&(heads + &text))
-        }
+        Format::Csv => Err(no_csv().into()),
         Format::Table | Format::Wide if items.is_empty() => {
-            session.aside(&format!("{}{place}\n\nhint: {}\n", T::NONE, T::FIRST));
+            let hint = place.hint.borrow();
+            let hint = hint.as_deref().unwrap_or(T::FIRST);
+            session.aside(&format!("{}{}\n\nhint: {hint}\n", T::NONE, place.words));
             Ok(())
         }
         Format::Table | Format::Wide => {
@@ -128,11 +133,6 @@ pub(crate) fn print<T: Listed>(
             session.print(&text)
         }
     }
-}
-
-/// The cells of `-o wide`; one that does not apply is empty.
-fn csv_row<T: Listed>(item: &T, look: &Look) -> String {
-    csv_line(T::columns().iter().map(|column| (column.cell)(item, look)))
 }
 
 /// One line of CSV (RFC 4180, with a line feed); hidden characters are escaped.
@@ -167,11 +167,7 @@ pub(crate) fn print_changed<T: Listed>(
     match session.common.output {
         Format::Json | Format::Yaml => changed.iter().try_for_each(|item| session.print_line(item)),
         Format::Name => print_names(session, changed.iter().copied()),
-        Format::Csv => {
-            let look = session.look();
-            let text: String = changed.iter().map(|item| csv_row(*item, &look)).collect();
-            session.print(&text)
-        }
+        Format::Csv => Err(no_csv().into()),
         Format::Table | Format::Wide => {
             let wide = session.common.output == Format::Wide;
             let text = layout::rows(T::columns(), all, changed, &session.look(), wide);

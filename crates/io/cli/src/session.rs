@@ -84,7 +84,6 @@ impl Session {
             zone: self.zone.clone(),
             utf8: self.environment.utf8,
             color: color && matches!(self.common.output, Format::Table | Format::Wide),
-            exact: self.common.output == Format::Csv,
         }
     }
 

@@ -9,7 +9,7 @@ use jiff::{Timestamp, Zoned, tz::TimeZone};
 
 use crate::layout::Look;
 
-/// Reads a time: RFC 3339, `14:30` today, `+36h`, `-7d`.
+/// Reads a time: RFC 3339, `14:30` today, a date (its first moment in UTC), `+36h`, `-7d`.
 pub(crate) fn parse(text: &str, now: Instant, zone: &TimeZone) -> Result<Instant, String> {
     let duration = |text: &str| text.parse::<Millis>().map_err(|error| error.to_string());
     if let Some(length) = text.strip_prefix('+') {
@@ -17,6 +17,9 @@ pub(crate) fn parse(text: &str, now: Instant, zone: &TimeZone) -> Result<Instant
     }
     if let Some(length) = text.strip_prefix('-') {
         return Ok(now.before(duration(length)?));
+    }
+    if let Some(date) = instant::of_date(text) {
+        return Ok(date);
     }
     if let Ok(time) = text.parse::<jiff::civil::Time>() {
         let today = zoned(now, zone).date();
@@ -29,16 +32,15 @@ pub(crate) fn parse(text: &str, now: Instant, zone: &TimeZone) -> Result<Instant
             .ok_or_else(|| format!("`{text}` is not a time of today"));
     }
     instant::parse(text).map_err(|_| {
-        format!("`{text}` is not a time; write 2026-11-16T10:00:00Z, 14:30, +36h or -7d")
+        format!(
+            "`{text}` is not a time; write 2026-11-16T10:00:00Z, 2026-11-16, 14:30, +36h or -7d"
+        )
     })
 }
 
 impl Look {
     /// `Tue 17 Nov 09:00 (in 23h)`.
     pub(crate) fn moment(&self, at: Instant) -> String {
-        if self.exact {
-            return instant::format(at);
-        }
         let absolute = self.absolute(at);
         match at.cmp(&self.now) {
             Ordering::Equal => format!("{absolute} (now)"),
@@ -49,9 +51,6 @@ impl Look {
 
     /// `Tue 17 Nov 09:00`, with the year if it is not the present one.
     pub(crate) fn absolute(&self, at: Instant) -> String {
-        if self.exact {
-            return instant::format(at);
-        }
         let (then, now) = (zoned(at, &self.zone), zoned(self.now, &self.zone));
         let form = if then.year() == now.year() {
             "%a %-d %b %H:%M"
@@ -64,7 +63,7 @@ impl Look {
     /// `today 16:30`, or `Tue 17 Nov 09:00` on another day.
     pub(crate) fn coming(&self, at: Instant) -> String {
         let (then, now) = (zoned(at, &self.zone), zoned(self.now, &self.zone));
-        if !self.exact && then.date() == now.date() {
+        if then.date() == now.date() {
             return then.strftime("today %H:%M").to_string();
         }
         self.absolute(at)
@@ -86,6 +85,11 @@ impl Look {
     pub(crate) fn age(&self, at: Instant) -> String {
         distance(self.now.since(at))
     }
+}
+
+/// `2026-10-02`, in UTC.
+pub(crate) fn utc_date(at: Instant) -> String {
+    zoned(at, &TimeZone::UTC).strftime("%Y-%m-%d").to_string()
 }
 
 /// A duration in a table: `0s`, `0.1s`, `37s`, `5m 02s`.
@@ -136,10 +140,11 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_in_four_forms() {
+    fn times_are_read_in_five_forms() {
         for (text, expected) in [
             ("2026-11-17T09:00:00Z", "2026-11-17T09:00:00.000Z"),
             ("14:30", "2026-11-16T14:30:00.000Z"),
+            ("2026-11-18", "2026-11-18T00:00:00.000Z"),
             ("+36h", "2026-11-17T22:00:00.000Z"),
             ("-7d", "2026-11-09T10:00:00.000Z"),
         ] {
@@ -147,6 +152,7 @@ mod tests {
             assert_eq!(found.as_deref(), Ok(expected), "{text}");
         }
         assert!(parse("tomorrow", now(), &TimeZone::UTC).is_err());
+        assert!(parse("2026-11-99", now(), &TimeZone::UTC).is_err());
         assert!(parse("+36", now(), &TimeZone::UTC).is_err());
     }
 
@@ -157,7 +163,6 @@ mod tests {
             zone: TimeZone::UTC,
             utf8: true,
             color: false,
-            exact: false,
         };
         let at = |text| parse(text, now(), &TimeZone::UTC).unwrap_or_default();
         assert_eq!(look.moment(at("+23h")), "Tue 17 Nov 09:00 (in 23h)");

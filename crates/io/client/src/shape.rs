@@ -399,6 +399,12 @@ fn check_scalar(shape: &Shape, node: &Node) -> Result<(), Wrong> {
         (Shape::Bool, Kind::Bool(_)) => Ok(()),
         (Shape::Text(reader) | Shape::Secret(reader), Kind::Text(text))
         | (Shape::Quantity(reader), Kind::Text(text) | Kind::Number(text)) => reader(text),
+        // Only a duration needs the unit.
+        (Shape::Text(reader), Kind::Number(text))
+            if reader(text).is_err() && reader(&format!("{text}s")).is_ok() =>
+        {
+            Err(Wrong::with("has no unit", format!("write {text}s")))
+        }
         (Shape::Text(_), Kind::Number(text)) => Err(Wrong::with(
             "must be a text",
             format!("put it in quotes: \"{text}\""),

@@ -3,6 +3,7 @@
 pub(super) mod budget;
 mod columns;
 pub(super) mod explain;
+mod hours;
 pub(super) mod lease;
 pub(super) mod names;
 mod submit;
@@ -11,9 +12,9 @@ mod trace;
 use bursar_client::Code;
 use bursar_client::api::cluster::{ListRuns, Run, RunAnswer, RunStatus};
 use bursar_client::api::{RecordView, Words};
-use bursar_client::client::Mode;
+use bursar_client::client::{Error, Mode};
 use bursar_engine::cluster::{Outcome, Stage};
-use bursar_engine::{Reference, words};
+use bursar_engine::{Kind, Reference, words};
 use bursar_units::{Instant, Millis, ScopedName};
 use serde::Serialize;
 
@@ -71,10 +72,19 @@ async fn list(session: &mut Session, flags: &RunFlags) -> Result<(), Stop> {
     let now = session.now.clone();
     let fetch = async || {
         let mut answer = client.runs(&wanted).await?;
-        if !flags.all {
-            let since = now().before(ENDED_SHOWN);
-            answer.items.retain(|run| !ended_before(run, since));
-        }
+        let everywhere = ListRuns {
+            namespace: None,
+            ..wanted.clone()
+        };
+        let since = now().before(ENDED_SHOWN);
+        let is_listed = |run: &Run| flags.all || !ended_before(run, since);
+        answer.items.retain(is_listed);
+        let all = async {
+            let mut all = client.runs(&everywhere).await?;
+            all.items.retain(is_listed);
+            Ok::<_, Error>(all)
+        };
+        names::note_elsewhere(&place, answer.items.is_empty(), "run", all).await;
         Ok(answer)
     };
     watch::list_of(session, &flags.scoped.list, &filter, fetch, &client, &place).await
@@ -104,7 +114,10 @@ struct RunDetails {
 async fn show(session: &mut Session, name: &str, scope: &Scope) -> Result<(), Stop> {
     let name = names::run(session, name, scope)?;
     let client = session.client().await?;
-    let run = client.run(&name).await?;
+    let run = match client.run(&name).await {
+        Ok(run) => run,
+        Err(error) => return Err(names::not_here(&client, error, Kind::Run, &name).await),
+    };
     // Only readers of the ledger see the records.
     let history = match tail::history(&client, &Reference::Run(name.clone())).await {
         Err(Stop::Failed(failure)) if is_not_allowed(&failure) => Vec::new(),
@@ -218,7 +231,10 @@ async fn follow(
     let mut changes = watch::Changes::open(&client).await?;
     let mut last = None;
     loop {
-        let run = client.run(&name).await?;
+        let run = match client.run(&name).await {
+            Ok(run) => run,
+            Err(error) => return Err(names::not_here(&client, error, Kind::Run, &name).await),
+        };
         if last.as_ref() != Some(&run) {
             session.show(&run, &format!("run/{name}"), |look| line(&name, &run, look))?;
         }
@@ -248,8 +264,14 @@ fn line(name: &ScopedName, run: &Run, look: &Look) -> String {
     let Some(status) = run.status.as_deref() else {
         return format!("{subject}\n");
     };
-    let at = look.to_the_second(look.now);
+    let at = look.to_the_second(status.ended_at.unwrap_or(look.now));
     let state = state_words(status);
+    if status.state == Stage::Ended {
+        let code = status.exit_code;
+        let code = code.map(|code| format!(", exit code {code}"));
+        let code = code.unwrap_or_default();
+        return format!("{at}  {subject} {state}{code}\n");
+    }
     let gpus = format!("{}/{} GPUs", status.gpus, status.gpus_asked);
     let funded = match funded(&status.claims) {
         text if text.is_empty() => text,
@@ -261,7 +283,10 @@ fn line(name: &ScopedName, run: &Run, look: &Look) -> String {
 async fn cancel(session: &mut Session, name: &str, scope: &Scope, mode: Mode) -> Result<(), Stop> {
     let name = names::run(session, name, scope)?;
     let client = session.client().await?;
-    let answer = client.cancel_run(&name, mode).await?;
+    let answer = match client.cancel_run(&name, mode).await {
+        Ok(answer) => answer,
+        Err(error) => return Err(names::not_here(&client, error, Kind::Run, &name).await),
+    };
     session.show(&answer, &format!("run/{name}"), |look| {
         cancelled(&name, &answer, look)
     })

@@ -46,7 +46,7 @@ fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
     });
     let look = session.look();
     let rows: Vec<Row> = rows.filter(|row| filter.admits(row, &look)).collect();
-    list::print(session, &rows, "")
+    list::print(session, &rows, &list::Place::default())
 }
 
 /// Whether commands use the demo, running or not.

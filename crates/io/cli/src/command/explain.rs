@@ -25,6 +25,14 @@ pub(super) async fn run(session: &mut Session, arguments: &ExplainArguments) -> 
     let reference = match names::kind_of(text_of) {
         // Without a kind it is a run.
         None | Some(Kind::Run) => names::reference(session, Kind::Run, text_of, &arguments.scope)?,
+        Some(Kind::Node) => {
+            return Err(Failure::usage("a node is shown, not explained")
+                .hint(format!(
+                    "`bursar node show {}`",
+                    text_of.replacen("node/", "", 1)
+                ))
+                .into());
+        }
         Some(_) => read_reference(text_of, &[Kind::Run, Kind::Booking, Kind::Limit, Kind::Pod])?,
     };
     if arguments.scope.namespace.is_some() && reference.kind() != Kind::Run {
@@ -43,8 +51,13 @@ pub(super) async fn run(session: &mut Session, arguments: &ExplainArguments) -> 
         return Err(Failure::usage(message).into());
     }
     if let Reference::Run(name) = &reference {
-        let explanation = client.explain_run(name).await;
-        let explanation = explanation.map_err(|error| no_run(error.into(), name, text_of))?;
+        let explanation = match client.explain_run(name).await {
+            Ok(explanation) => explanation,
+            Err(error) => {
+                let stop = names::not_here(&client, error, Kind::Run, name).await;
+                return Err(no_run(stop, name, text_of));
+            }
+        };
         return session.show(&explanation, &reference.to_string(), |look| {
             cluster::explain::text(&explanation, arguments.question, look)
         });

@@ -47,6 +47,9 @@ pub(crate) fn run(session: &mut Session, arguments: &ScenarioArguments) -> Resul
             }
         } else {
             print(session, &script, &played)?;
+            if played.iter().any(|step| step.is_unknown) {
+                return Err(Stop::Exit(exit::USAGE));
+            }
         }
     }
     if differ > 0 {

@@ -10,7 +10,7 @@ use bursar_client::client::{Error, EventStream, StreamItem};
 use crate::failure::{Failure, Stop};
 use crate::grammar::ListFlags;
 use crate::layout::Look;
-use crate::list::{self, Filter, Listed};
+use crate::list::{self, Filter, Listed, Place};
 use crate::session::Session;
 
 /// Changes within this time are shown together.
@@ -55,17 +55,17 @@ pub(super) async fn list<T: Listed + Clone>(
     fetch: impl AsyncFn() -> Result<ListAnswer<T>, Error>,
     client: &Client,
 ) -> Result<(), Stop> {
-    list_of(session, flags, filter, fetch, client, "").await
+    list_of(session, flags, filter, fetch, client, &Place::default()).await
 }
 
-/// [`list`] of a place, as in ` in namespace speech`, which follows the text of an empty list.
+/// [`list`] of a place, which the text of an empty list names.
 pub(super) async fn list_of<T: Listed + Clone>(
     session: &mut Session,
     flags: &ListFlags,
     filter: &Filter,
     fetch: impl AsyncFn() -> Result<ListAnswer<T>, Error>,
     client: &Client,
-    place: &str,
+    place: &Place,
 ) -> Result<(), Stop> {
     if flags.watch && session.is_virtual() {
         return Err(Failure::usage("a scenario has no end to watch for: leave out `-w`").into());

@@ -53,7 +53,7 @@ pub(crate) enum RunVerb {
     Submit(SubmitArguments),
     /// Show what `run submit` would do
     Plan(PlanArguments),
-    /// States, widths and payers
+    /// List runs: state, GPUs, payers
     #[command(before_help = "example:  bursar run list -A --where state=waiting", help_template = HELP)]
     List(RunFlags),
     /// One run with its history
@@ -75,7 +75,7 @@ pub(crate) enum RunVerb {
         #[arg(long, value_name = "EVENT", default_value = "ended")]
         until: Until,
     },
-    /// End its wait, or stop it
+    /// Cancel a run: a waiting one ends at once, a running one is stopped
     #[command(before_help = "example:  bursar run cancel asr-xl -n speech", help_template = HELP)]
     Cancel {
         /// Run: NAME or NAMESPACE/NAME
@@ -123,7 +123,7 @@ pub(crate) struct SubmitArguments {
 )]
 pub(crate) struct PlanArguments {
     /// File with one run, or - for stdin; repeatable
-    #[arg(short, long = "file", value_name = "FILE", required_unless_present_any = ["gpus", "program"])]
+    #[arg(short, long = "file", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) scope: Scope,
@@ -211,7 +211,7 @@ examples:
   bursar budget usage --since -7d
   bursar budget usage --by run -o csv > runs.csv
   bursar budget usage q4 -n rai --by envelope",
-    after_help = "Periods are whole UTC days.",
+    after_help = "Whole UTC days are counted: those of --since and --until, and the days between.",
     help_template = HELP
 )]
 pub(crate) struct UsageArguments {
@@ -219,10 +219,10 @@ pub(crate) struct UsageArguments {
     pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) scope: Scope,
-    /// Start: a time, or -7d; default: the first record
+    /// First day: a date, a time, or -7d; default: the first record
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) since: Option<String>,
-    /// End; default: now
+    /// Last day; default: now
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) until: Option<String>,
     /// Rows: owner, run, day or envelope

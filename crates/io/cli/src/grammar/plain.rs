@@ -143,16 +143,16 @@ examples:
 A line that starts with `$ ` is a command, the lines after it its expected output; in Markdown the
 fenced `console` blocks are the script and share one world. Commands:
 
-  bursar …                                    any command, against the scenario's own server
-  clock INSTANT                               time runs to there; a first one says when the world begins
-  advance DURATION                            time runs that long
-  away DURATION                               the server is gone that long, runs go on
-  crash                                       the server loses all that was not committed and starts again
-  end run/REF [ok|failed CODE]                the processes of a run exit now
-  overrun run/REF [DURATION]                  a run goes on after its expected end
-  as NAME ROLE[,ROLE] [owner=…] [tenant=…]    the caller from here on
-  metrics [PREFIX]                            the lines of /metrics whose names begin so
-  echo $?                                     exit code of the command before
+  bursar …                                  any command, against the scenario's own server
+  clock INSTANT                             time runs to there; the first one is the start
+  advance DURATION                          time runs that long
+  away DURATION                             the server is gone that long, runs go on
+  crash                                     the server loses uncommitted data and restarts
+  end run/REF [ok|failed CODE]              the processes of a run exit now
+  overrun run/REF [DURATION]                a run goes on after its expected end
+  as NAME ROLE[,ROLE] [owner=…] [tenant=…]  the caller from here on
+  metrics [PREFIX]                          the lines of /metrics whose names begin so
+  echo $?                                   exit code of the command before
 
 REF is NAMESPACE/NAME, or NAME in the namespace `default`. Runs are simulated: one ends after its
 `expectedDuration`, or at the deadline when it is stopped. A `bursar.toml` beside the script is read

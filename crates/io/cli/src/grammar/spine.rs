@@ -22,7 +22,8 @@ pub(crate) enum LedgerVerb {
         help_template = HELP
     )]
     Tail {
-        /// Only records about this object: booking/ID, limit/NAME, node/NAME, pod/NAME, token/NAME
+        /// Only records about this object: run/NS/NAME, budget/NS/NAME, envelope/NS/NAME/ENVELOPE,
+        /// lease/ID, booking/ID, limit/NAME, node/NAME, pod/NAME, token/NAME
         #[arg(value_name = "REF")]
         reference: Option<String>,
         /// Print new records as they come

@@ -76,6 +76,8 @@ pub(crate) struct StepResult {
     pub(crate) exit: u8,
     /// Output in the order written.
     pub(crate) written: Vec<(Stream, String)>,
+    /// Whether a scenario has no such command.
+    pub(crate) is_unknown: bool,
 }
 
 pub(crate) struct World {
@@ -135,6 +137,7 @@ impl StepResult {
         Self {
             exit: 2,
             written: vec![(Stream::Words, format!("error: {message}\n"))],
+            is_unknown: false,
         }
     }
 }
@@ -193,6 +196,7 @@ impl World {
                 return StepResult {
                     exit: 0,
                     written: vec![(Stream::Data, format!("{}\n", self.exit))],
+                    is_unknown: false,
                 };
             }
             [word, ..] if LATER.contains(word) => StepResult::error(&format!(
@@ -201,10 +205,13 @@ impl World {
             [word, ..] if OWN.contains(word) => StepResult::error(&format!(
                 "`{command}` has wrong arguments; `bursar scenario --help` shows the form of `{word}`"
             )),
-            [word, ..] => StepResult::error(&format!(
-                "a scenario has no command `{word}`{}",
-                did_you_mean(word, OWN)
-            )),
+            [word, ..] => StepResult {
+                is_unknown: true,
+                ..StepResult::error(&format!(
+                    "a scenario has no command `{word}`{}",
+                    did_you_mean(word, OWN)
+                ))
+            },
             [] => StepResult::error("there is no command"),
         };
         self.end(played)
@@ -258,6 +265,7 @@ impl World {
         StepResult {
             exit: ended.exit,
             written,
+            is_unknown: false,
         }
     }
 
@@ -387,6 +395,7 @@ impl World {
         StepResult {
             exit: 0,
             written: vec![(Stream::Data, text)],
+            is_unknown: false,
         }
     }
 

@@ -283,6 +283,17 @@ impl Hostile {
         let body = match path {
             "/v1/runs" => json!({"items": [run], "record": 1}),
             "/v1/runs/default/job" => run,
+            "/v1/usage" => json!({
+                "until": "2026-11-16T10:00:00.000Z", "by": "envelope", "record": 1,
+                "items": [{
+                    "envelope": EVIL, "leasedGpuMs": 1, "ownedGpuMs": 1, "sharedGpuMs": 0,
+                    "borrowedGpuMs": 0, "unfundedGpuMs": 0, "lentGpuMs": 0,
+                }],
+                "total": {
+                    "leasedGpuMs": 1, "ownedGpuMs": 1, "sharedGpuMs": 0, "borrowedGpuMs": 0,
+                    "unfundedGpuMs": 0, "lentGpuMs": 0,
+                },
+            }),
             "/v1/explain/run/default/job" => json!({
                 "object": {"kind": "Run", "namespace": "default", "name": "job"},
                 "headline": EVIL, "state": "waiting", "waitsFor": "room", "changes": [EVIL],
@@ -333,7 +344,8 @@ fn escape_sequences_of_a_server_do_not_reach_a_terminal() {
         vec!["ledger", "tail", "--from", "0"],
         vec!["runs"],
         vec!["runs", "-o", "wide"],
-        vec!["runs", "-o", "csv"],
+        vec!["budget", "usage", "--by", "envelope"],
+        vec!["budget", "usage", "--by", "envelope", "-o", "csv"],
         vec!["runs", "-o", "json"],
         vec!["run", "show", "job"],
         vec!["explain", "job"],

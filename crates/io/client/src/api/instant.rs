@@ -33,6 +33,12 @@ pub fn parse(text: &str) -> Result<Instant, NotAnInstant> {
         .ok_or_else(|| NotAnInstant(text.chars().take(40).collect()))
 }
 
+/// Reads a date, as in `2026-11-16`: its first moment in UTC.
+pub fn of_date(text: &str) -> Option<Instant> {
+    (text.len() == "2026-11-16".len()).then_some(())?;
+    parse(&format!("{text}T00:00:00Z")).ok()
+}
+
 /// Writes a required field.
 pub fn serialize<S: Serializer>(instant: &Instant, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&format(*instant))

@@ -257,6 +257,7 @@ impl Parameter for Since {
         match text.strip_prefix('-') {
             Some(back) => Millis::read(name, back).map(Self::Back),
             None => instant::parse(text)
+                .or_else(|error| instant::of_date(text).ok_or(error))
                 .map(Self::At)
                 .map_err(|error| invalid(name, error.to_string())),
         }

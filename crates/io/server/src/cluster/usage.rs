@@ -21,8 +21,9 @@ use crate::service::{Answer, Service, last_record};
 type Name = (Option<String>, Option<Label>);
 
 impl Service {
-    /// Used time of whole UTC days. By run it is the whole time of the remembered runs that held GPUs
-    /// in the period, because their debits are not kept by day.
+    /// Used time of whole UTC days: the days of `since` and `until` and those between, to now at
+    /// most. By run it is the whole time of the remembered runs that held GPUs in the period,
+    /// because their debits are not kept by day.
     pub(crate) fn usage(
         &self,
         caller: &Caller,
@@ -30,9 +31,8 @@ impl Service {
     ) -> Result<Answer<Usage>, Problem> {
         let now = self.ledger.now();
         let state = self.ledger.view().read();
-        let at = |since: Option<bursar_client::api::Since>| {
-            let at = since.map(|since| Instant::from_ms(since.ms(now.ms())));
-            at.map(|at| day_start(day(at.min(now))))
+        let at = |time: Option<bursar_client::api::Since>| {
+            time.map(|time| Instant::from_ms(time.ms(now.ms())))
         };
         let (since, until) = (at(query.since), at(query.until));
         if let (Some(since), Some(until)) = (since, until)
@@ -41,13 +41,15 @@ impl Service {
             let error = FieldError::new("until", "is before since");
             return Err(Problem::invalid(vec![error]));
         }
+        let since = since.map(|at| day_start(day(at.min(now))));
+        let until = until.map_or(now, |at| day_end(at).min(now));
         let by = query.by.unwrap_or(UsageBy::Owner);
         let period = Period {
             state: &state,
             caller,
             now,
             since,
-            until: until.unwrap_or(now),
+            until,
             owner: query.owner.as_ref(),
         };
         let items = match by {
@@ -61,7 +63,7 @@ impl Service {
         let record = last_record(&state);
         let body = Usage {
             since,
-            until: period.until,
+            until,
             by,
             items,
             total,
@@ -192,6 +194,11 @@ fn row_of(by: UsageBy, (name, lender): Name, sums: UsageSums) -> UsageRow {
             ..row
         },
     }
+}
+
+/// The end of the UTC day of an instant.
+fn day_end(at: Instant) -> Instant {
+    day_start(day(at).saturating_add(1))
 }
 
 /// Date of a UTC day: `2026-11-16`.

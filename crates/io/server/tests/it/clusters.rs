@@ -585,8 +585,17 @@ async fn used_time_is_leased_time_in_every_grouping() {
     assert_eq!(days["since"], "2026-11-17T00:00:00.000Z");
     assert_eq!(days["items"][0]["day"], "2026-11-17");
     assert_eq!(days["total"]["leasedGpuMs"], 56_u64 * 2 * 3_600_000);
-    let until = get(&world, "/v1/usage?until=2026-11-17T03:00:00Z").await;
-    assert_eq!(until["total"]["leasedGpuMs"], 56_u64 * 14 * 3_600_000);
+    // Both days are counted whole, to now at most.
+    for until in ["2026-11-16", "2026-11-16T10:30:00Z"] {
+        let until = get(&world, &format!("/v1/usage?since=2026-11-16&until={until}")).await;
+        assert_eq!(until["until"], "2026-11-17T00:00:00.000Z");
+        assert_eq!(until["total"]["leasedGpuMs"], 56_u64 * 14 * 3_600_000);
+    }
+    let until = get(&world, "/v1/usage?until=2026-11-17T01:00:00Z").await;
+    assert_eq!(until["total"]["leasedGpuMs"], leased);
+    let reversed = "/v1/usage?since=2026-11-16T12:00:00Z&until=2026-11-16T11:00:00Z";
+    let reply = world.ask("GET", reversed, "").await;
+    reply.is_problem("invalid");
     let reply = world
         .ask("GET", "/v1/usage?since=-1h&until=2026-11-15T00:00:00Z", "")
         .await;

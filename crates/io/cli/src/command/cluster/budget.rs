@@ -10,12 +10,13 @@ use bursar_client::api::cluster::{
 use bursar_client::client::Mode;
 use bursar_engine::cluster::budget::accounts::ConditionKind;
 use bursar_engine::cluster::budget::spec::{OnExhaustion, Sharing};
-use bursar_engine::words;
+use bursar_engine::{Kind, words};
 use bursar_units::{Instant, Label, ScopedName};
 use serde::Serialize;
 
+use super::hours::hours;
 use super::names;
-use super::submit::{HOUR_MS, place_words};
+use super::submit::place_words;
 use crate::command::{DRY_RUN, watch};
 use crate::failure::Stop;
 use crate::grammar::{BudgetVerb, Format, Noun, Scope, ScopedFlags};
@@ -80,11 +81,6 @@ impl Row {
             None => used,
         }
     }
-}
-
-/// Whole GPU-hours.
-fn hours(gpu_ms: u64) -> String {
-    words::number(gpu_ms / HOUR_MS)
 }
 
 impl Listed for Row {
@@ -191,6 +187,12 @@ async fn list(session: &mut Session, flags: &ScopedFlags) -> Result<(), Stop> {
     let counted = async || {
         let answer = fetch().await?;
         is_empty.set(answer.items.is_empty());
+        let everywhere = ListBudgets {
+            namespace: None,
+            ..wanted.clone()
+        };
+        let all = client.budgets(&everywhere);
+        names::note_elsewhere(&place, answer.items.is_empty(), "budget", all).await;
         Ok(answer)
     };
     watch::list_of(session, &flags.list, &filter, counted, &client, &place).await?;
@@ -229,7 +231,10 @@ fn rows(answer: ListAnswer<Envelope>) -> ListAnswer<Row> {
 async fn show(session: &mut Session, name: &str, scope: &Scope) -> Result<(), Stop> {
     let name = names::budget(session, name, scope)?;
     let client = session.client().await?;
-    let budget = client.budget(&name).await?;
+    let budget = match client.budget(&name).await {
+        Ok(budget) => budget,
+        Err(error) => return Err(names::not_here(&client, error, Kind::Budget, &name).await),
+    };
     session.show(&budget, &format!("budget/{name}"), |look| {
         text(&name, &budget, look)
     })
@@ -254,9 +259,13 @@ fn text(name: &ScopedName, budget: &Budget, look: &Look) -> String {
     }
     for envelope in &spec.envelopes {
         let id = format!("{name}/{}", envelope.name);
-        let used = meter(status, &id).map(|meter| meter_words(meter, look));
-        let used = used.map(|used| format!("\n{used}")).unwrap_or_default();
-        add("envelope", envelope_words(envelope, look) + &used);
+        let meter_now = meter(status, &id);
+        let used = meter_now.map(|meter| format!("\n{}", meter_words(meter, look)));
+        let window = meter_now.map_or((envelope.start, envelope.end), |meter| {
+            (meter.start, meter.end)
+        });
+        let words = envelope_words(envelope, window, look);
+        add("envelope", words + &used.unwrap_or_default());
         let lending = envelope.lending.as_ref().map(lending_words);
         add("lends", lending.unwrap_or_default());
         let lent = meter(status, &format!("lending/{id}"));
@@ -307,7 +316,12 @@ fn meter<'a>(status: Option<&'a BudgetStatus>, id: &str) -> Option<&'a MeterStat
 }
 
 /// `h100: 48 h100 in us-west, 40,000 GPU-hours from Thu 1 Oct 00:00 to …, renewed each quarter`.
-fn envelope_words(envelope: &EnvelopeSpec, look: &Look) -> String {
+/// The window is that of the present epoch.
+fn envelope_words(
+    envelope: &EnvelopeSpec,
+    (start, end): (Option<Instant>, Option<Instant>),
+    look: &Look,
+) -> String {
     let place = envelope.selector.as_ref().map(place_words);
     let place = place.filter(|place| !place.is_empty());
     let place = place
@@ -317,7 +331,7 @@ fn envelope_words(envelope: &EnvelopeSpec, look: &Look) -> String {
         Some(hours) => format!("{} GPU-hours", words::number(hours)),
         None => "no cap on GPU-hours".to_owned(),
     };
-    let window = window_words(envelope.start, envelope.end, look);
+    let window = window_words(start, end, look);
     let renew = envelope
         .renew
         .map(|unit| format!(", renewed each {}", unit.word()));
@@ -415,7 +429,10 @@ async fn rotate(
     let client = session.client().await?;
     let key = session.new_id()?;
     let id = format!("{name}/{}", request.envelope);
-    let budget = client.rotate_envelope(&key, &name, &request, mode).await?;
+    let budget = match client.rotate_envelope(&key, &name, &request, mode).await {
+        Ok(budget) => budget,
+        Err(error) => return Err(names::not_here(&client, error, Kind::Budget, &name).await),
+    };
     session.show(&budget, &format!("envelope/{id}"), |look| {
         let subject = look.paint(Meaning::Subject, &format!("envelope {id}"));
         let meter = meter(budget.status.as_deref(), &id);

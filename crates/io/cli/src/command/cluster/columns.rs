@@ -14,7 +14,7 @@ impl Listed for Run {
     const KIND: &'static str = "run";
     const NONE: &'static str = "no runs";
     const FIRST: &'static str =
-        "`bursar run submit --gpus 8 --flavor h100 --name test` submits one";
+        "`bursar run submit -f run.yaml` submits one, docs/runs.md shows the file";
 
     fn columns() -> &'static [Column<Self>] {
         const COLUMNS: &[Column<Run>] = &[
@@ -108,7 +108,10 @@ pub(super) fn state_words(status: &RunStatus) -> String {
     let word = state_word(status);
     match (status.state, status.waits_for, status.ended_by) {
         (Stage::Waiting, Some(cause), _) => format!("{word} for {}", cause.word()),
-        (Stage::Ended, _, Some(reason)) if status.outcome == Some(Outcome::Failed) => {
+        (Stage::Ended, _, Some(reason))
+            if status.outcome == Some(Outcome::Failed)
+                && !reason.word().eq_ignore_ascii_case(word) =>
+        {
             format!("{word}: {}", reason.word())
         }
         _ => word.to_owned(),
@@ -133,6 +136,12 @@ pub(super) fn funded(claims: &[RunClaim]) -> String {
     };
     let parts: Vec<String> = Class::ALL.into_iter().filter_map(of_class).collect();
     parts.join(", ")
+}
+
+/// GPUs that nobody pays for.
+pub(super) fn unfunded(claims: &[RunClaim]) -> u64 {
+    let claims = claims.iter().filter(|claim| claim.class == Class::Unfunded);
+    claims.map(|claim| claim.gpus).sum()
 }
 
 /// `rai/q4/h100`, or `8 rai/q4/h100, 8 bio/q4/h100` for several payers.

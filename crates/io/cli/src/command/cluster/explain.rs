@@ -6,9 +6,9 @@ use bursar_engine::cluster::budget::Class;
 use bursar_engine::explain::WaitsFor;
 use bursar_engine::words;
 
-use super::submit::HOUR_MS;
+use super::hours::gpu_hours;
 use crate::grammar::Question;
-use crate::layout::{Column, Look, Meaning, Shown, escaped_line, table};
+use crate::layout::{Column, Look, Meaning, Shown, WIDTH, escaped_line, fold, table};
 
 /// Width of the label before each part.
 const LABEL: usize = 8;
@@ -47,8 +47,11 @@ pub(in crate::command) fn text(
         let ahead = explanation.why.as_ref().and_then(|why| why.ahead);
         parts.push(("AHEAD", ahead.map(ahead_words).into_iter().collect()));
     }
-    let headline = look.paint(Meaning::Subject, &explanation.headline);
-    let mut text = format!("{headline}\n");
+    let mut text = String::new();
+    for line in fold(&explanation.headline, WIDTH) {
+        text.push_str(&look.paint(Meaning::Subject, &line));
+        text.push('\n');
+    }
     parts.retain(|(_, lines)| !lines.is_empty());
     if !parts.is_empty() {
         text.push('\n');
@@ -121,7 +124,7 @@ fn payer(who: &Who, total: u64) -> String {
     let free = free
         .map(|(free, limit)| format!(", {}/{} free", words::number(free), words::number(limit)));
     let held = held_gpu_ms.filter(|held| *held > 0);
-    let held = held.map(|ms| format!(", holds ahead {}", words::count(ms / HOUR_MS, "GPU-hour")));
+    let held = held.map(|ms| format!(", holds ahead {}", gpu_hours(ms)));
     format!(
         "{payer} pays for {all}{} ({right}{}){}",
         words::number(*gpus),
@@ -169,7 +172,6 @@ mod tests {
             zone: jiff::tz::TimeZone::UTC,
             utf8: true,
             color: false,
-            exact: false,
         };
         let expected = "speech/asr-xl waits for room, not for budget
 

@@ -39,7 +39,16 @@ async fn list(session: &mut Session, flags: &LeaseFlags) -> Result<(), Stop> {
         since: time(session, flags.since.as_deref())?,
     };
     let client = session.client().await?;
-    let fetch = async || client.leases(&wanted).await;
+    let fetch = async || {
+        let answer = client.leases(&wanted).await?;
+        let everywhere = ListLeases {
+            namespace: None,
+            ..wanted.clone()
+        };
+        let all = client.leases(&everywhere);
+        names::note_elsewhere(&place, answer.items.is_empty(), "lease", all).await;
+        Ok(answer)
+    };
     watch::list_of(session, &flags.scoped.list, &filter, fetch, &client, &place).await
 }
 

@@ -1,12 +1,16 @@
 //! Namespaces and names of the cluster's objects on the command line.
 
+use bursar_client::api::ListAnswer;
+use bursar_client::api::cluster::{ListBudgets, ListRuns, ScopedMetadata};
 use bursar_client::api::query::Parameter as _;
-use bursar_engine::{Kind, Reference};
+use bursar_client::{Client, Code};
+use bursar_engine::{Kind, Reference, words};
 use bursar_units::{DEFAULT_NAMESPACE, Label, ObjectName, ScopedName};
 
 use crate::connect;
 use crate::failure::{Failure, Stop};
 use crate::grammar::{Scope, ScopedFlags};
+use crate::list::Place;
 use crate::session::Session;
 
 /// The namespace of names without one: the flag, the environment, the context, or `default`.
@@ -33,17 +37,91 @@ fn of_context(session: &Session) -> Option<String> {
     connect::discover(session).ok()?.namespace
 }
 
-/// The namespace of a list, `None` for all, with the words that follow `no runs`.
+/// The namespace of a list, `None` for all.
 pub(super) fn listed(
     session: &Session,
     flags: &ScopedFlags,
-) -> Result<(Option<ObjectName>, String), Stop> {
+) -> Result<(Option<ObjectName>, Place), Stop> {
     if flags.all_namespaces {
-        return Ok((None, String::new()));
+        return Ok((None, Place::default()));
     }
     let namespace = namespace(session, &flags.scope)?;
-    let place = format!(" in namespace {namespace}");
+    let place = Place {
+        words: format!(" in namespace {namespace}"),
+        ..Place::default()
+    };
     Ok((Some(namespace), place))
+}
+
+/// Notes in `place` how many objects a list has in other namespaces, if it has none in its own.
+/// Without an answer there is no hint.
+pub(super) async fn note_elsewhere<T, E>(
+    place: &Place,
+    is_empty: bool,
+    noun: &str,
+    all: impl Future<Output = Result<ListAnswer<T>, E>>,
+) {
+    if !is_empty || place.words.is_empty() {
+        return;
+    }
+    let count = all.await.map_or(0, |answer| answer.items.len());
+    let count = u64::try_from(count).unwrap_or(u64::MAX);
+    *place.hint.borrow_mut() = match count {
+        0 => None,
+        1 => Some(format!(
+            "`bursar {noun}s -A` shows 1 {noun} in another namespace"
+        )),
+        count => Some(format!(
+            "`bursar {noun}s -A` shows {} in other namespaces",
+            words::count(count, noun)
+        )),
+    };
+}
+
+/// The failure of an object that was not found, with the namespaces that have one of its name.
+pub(in crate::command) async fn not_here(
+    client: &Client,
+    error: bursar_client::client::Error,
+    kind: Kind,
+    name: &ScopedName,
+) -> Stop {
+    let Stop::Failed(mut failure) = Stop::from(error) else {
+        return Stop::Exit(crate::failure::exit::REFUSED);
+    };
+    let problem = failure.problem.as_ref();
+    if problem.is_none_or(|problem| problem.code != Code::NotFound) {
+        return Stop::Failed(failure);
+    }
+    let all: Vec<ScopedMetadata> = if kind == Kind::Budget {
+        let all = client.budgets(&ListBudgets::default()).await;
+        let all = all.map(|all| all.items).unwrap_or_default();
+        all.into_iter().map(|budget| budget.metadata).collect()
+    } else {
+        let all = client.runs(&ListRuns::default()).await;
+        let all = all.map(|all| all.items).unwrap_or_default();
+        all.into_iter().map(|run| run.metadata).collect()
+    };
+    let same = all
+        .into_iter()
+        .filter(|one| one.name.as_str() == name.name());
+    let mut namespaces: Vec<String> = same
+        .map(|one| {
+            one.namespace
+                .map_or(DEFAULT_NAMESPACE.to_owned(), |one| one.to_string())
+        })
+        .collect();
+    namespaces.retain(|one| one != name.namespace());
+    namespaces.sort();
+    namespaces.dedup();
+    if let Some(first) = namespaces.first() {
+        let bare = name.name();
+        let have = match namespaces.len() {
+            1 => format!("namespace {first} has"),
+            _ => format!("namespaces {} have", namespaces.join(", ")),
+        };
+        failure.hint = Some(format!("{have} a {kind} {bare}, as in `-n {first}`"));
+    }
+    Stop::Failed(failure)
 }
 
 /// The label of a filter.

@@ -8,15 +8,14 @@ use bursar_engine::cluster::Stage;
 use bursar_engine::words;
 use bursar_units::{DEFAULT_NAMESPACE, Millis, ObjectName, ScopedName};
 
+use super::columns::unfunded;
+use super::hours::gpu_hours;
 use super::{names, trace, where_words};
 use crate::command::{DRY_RUN, apply};
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::PlanArguments;
 use crate::layout::{Look, Meaning, REPORT_WORD, details};
 use crate::session::Session;
-
-/// Milliseconds of an hour.
-pub(super) const HOUR_MS: u64 = 3_600_000;
 
 pub(super) async fn run(
     session: &mut Session,
@@ -129,11 +128,15 @@ fn of_flags(
 ) -> Result<(ScopedName, Object), Stop> {
     let namespace = names::namespace(session, &arguments.scope)?;
     let (Some(gpus), Some(flavor)) = (arguments.gpus, arguments.flavor.clone()) else {
-        return Err(Failure::usage("a run needs `-f FILE`, or `--gpus` and `--flavor`").into());
+        return Err(
+            Failure::usage("`bursar run submit` needs `--gpus N`, or `-f FILE`")
+                .hint("`bursar run submit -h` has an example")
+                .into(),
+        );
     };
     let name = match &arguments.name {
         Some(name) => name.clone(),
-        None => ObjectName::new(&format!("run-{}", session.new_uuid()))
+        None => ObjectName::new(&short_name(session.new_uuid()))
             .map_err(|error| Failure::unavailable(format!("cannot make a name: {error}")))?,
     };
     let spec = RunSpec {
@@ -158,6 +161,18 @@ fn of_flags(
         spec: Box::new(spec),
     };
     Ok((id, object))
+}
+
+/// `run-` with eight letters of base 32: the random end of the id.
+fn short_name(id: uuid::Uuid) -> String {
+    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let letter = |at: u32| {
+        let five = (id.as_u128() >> (5 * at)) & 31;
+        let letter = usize::try_from(five).ok().and_then(|at| LETTERS.get(at));
+        letter.copied().map_or('a', char::from)
+    };
+    let letters: String = (0..8).rev().map(letter).collect();
+    format!("run-{letters}")
 }
 
 fn text(name: &ScopedName, answer: &RunAnswer, look: &Look) -> String {
@@ -260,13 +275,16 @@ fn payers(answer: &RunAnswer) -> String {
             1 => String::new(),
             _ => format!("{} ", words::number(take.gpus)),
         };
-        let hours = length.map(|length| length.ms().saturating_mul(take.gpus) / HOUR_MS);
-        let hours = hours.map(|hours| format!(", up to {}", words::count(hours, "GPU-hour")));
+        let hours = length.map(|length| length.ms().saturating_mul(take.gpus));
+        let hours = hours.map(|ms| format!(", up to {}", gpu_hours(ms)));
         format!("{gpus}{}{}", take.envelope, hours.unwrap_or_default())
     };
-    let count = answer.takes.len();
+    let status = answer.run.status.as_deref();
+    let nobody = status.map_or(0, |status| unfunded(&status.claims));
+    let count = answer.takes.len() + usize::from(nobody > 0);
     let payers = answer.takes.iter().map(|take| payer(take, count));
-    payers.collect::<Vec<_>>().join("; ")
+    let nobody = (nobody > 0).then(|| format!("{} nobody", words::number(nobody)));
+    payers.chain(nobody).collect::<Vec<_>>().join("; ")
 }
 
 fn hint(session: &mut Session, name: &ScopedName, answer: &RunAnswer) {

@@ -81,7 +81,6 @@ fn body(problem: &Problem, object: &Object, has_relatives: bool) -> String {
         zone: jiff::tz::TimeZone::UTC,
         utf8: true,
         color: false,
-        exact: false,
     };
     let is_empty = problem.code == Code::NeverFits;
     let rows = first_of_each(&problem.trace).into_iter();

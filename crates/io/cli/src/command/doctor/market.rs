@@ -107,7 +107,6 @@ mod tests {
             zone: jiff::tz::TimeZone::UTC,
             utf8: true,
             color: false,
-            exact: false,
         };
         change(&mut market);
         let finding = finding(&market, &look);

@@ -230,7 +230,6 @@ mod tests {
             zone: jiff::tz::TimeZone::UTC,
             utf8: true,
             color: false,
-            exact: false,
         };
         text(&explanation, question, &look)
     }

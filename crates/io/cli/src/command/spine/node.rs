@@ -153,10 +153,14 @@ impl Listed for Row {
             Column::of_text("FLAVOR", Shown::Always, |row, _| row.label(FLAVOR)),
             Column::of_text("WHERE", Shown::Always, |row, _| place(&row.node)),
             Column::of_text("EXECUTOR", Shown::Always, |row, _| {
-                let executor = row.node.status.executor;
-                executor
-                    .map(|executor| executor.word().to_owned())
-                    .unwrap_or_default()
+                let executor = row
+                    .node
+                    .status
+                    .executor
+                    .map(bursar_client::api::NodeExecutor::word);
+                let cordoned = row.node.spec.unschedulable.then_some("cordoned");
+                let words: Vec<&str> = executor.into_iter().chain(cordoned).collect();
+                words.join(", ")
             }),
             Column::of_text("MISSING", Shown::Wide, |row, _| {
                 row.node.status.missing_labels.join(",")

@@ -66,9 +66,9 @@ query! {
     pub struct GetUsage {
         /// Grouping; default `owner`.
         by "by": UsageBy;
-        /// Start of the period, rounded down to a UTC day; default: the first record.
+        /// First UTC day of the period: a date, or a time of that day; default: the first record.
         since "since": Since;
-        /// End of the period, rounded down to a UTC day; default: now.
+        /// Last UTC day of the period: a date, or a time of that day; default: now.
         until "until": Since;
         /// Only runs of this owner, or envelopes of it.
         owner "owner": Label;

@@ -25,7 +25,7 @@ vocabulary! {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// Start of the period, a UTC midnight; absent: from the first record.
+    /// Start of the counted period, a UTC midnight; absent: from the first record.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -33,7 +33,7 @@ pub struct Usage {
     )]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub since: Option<Instant>,
-    /// End of the period: a UTC midnight, or now.
+    /// End of the counted period: a UTC midnight, or now.
     #[serde(with = "instant")]
     #[schema(value_type = String, format = DateTime)]
     pub until: Instant,

@@ -1,15 +1,17 @@
 //! `bursar budget usage`: used GPU time by owner, run, day or envelope.
 
 use bursar_client::api::cluster::{GetUsage, Usage, UsageBy, UsageRow, UsageSums};
-use bursar_engine::words;
+use bursar_engine::{Kind, words};
+use bursar_units::Millis;
 
-use super::hours;
+use crate::command::cluster::hours::hours;
 use crate::command::cluster::{lease, names};
 use crate::failure::{Failure, Stop};
 use crate::grammar::{Format, UsageArguments};
 use crate::layout::{Column, Shown, table};
 use crate::list::csv_line;
 use crate::session::Session;
+use crate::time;
 
 /// A row with its name.
 struct Named {
@@ -26,7 +28,10 @@ pub(super) async fn run(session: &mut Session, arguments: &UsageArguments) -> Re
     let name = name.transpose()?;
     let client = session.client().await?;
     let owner = match &name {
-        Some(name) => Some(client.budget(name).await?.spec.owner),
+        Some(name) => match client.budget(name).await {
+            Ok(budget) => Some(budget.spec.owner),
+            Err(error) => return Err(names::not_here(&client, error, Kind::Budget, name).await),
+        },
         None => None,
     };
     let period = GetUsage {
@@ -41,7 +46,10 @@ pub(super) async fn run(session: &mut Session, arguments: &UsageArguments) -> Re
         Format::Name => Err(Failure::usage("used time has no name, use another format").into()),
         Format::Csv => session.print(&csv(&usage)),
         Format::Table | Format::Wide if usage.items.is_empty() => {
-            session.aside("nothing was used in this period\n\nhint: `bursar runs -A` lists runs\n");
+            let period = period_words(&usage);
+            session.aside(&format!(
+                "nothing was used {period}\n\nhint: `bursar runs -A` lists runs\n"
+            ));
             Ok(())
         }
         Format::Table | Format::Wide => {
@@ -49,15 +57,28 @@ pub(super) async fn run(session: &mut Session, arguments: &UsageArguments) -> Re
             let look = session.look();
             let text = table(columns(usage.by), &rows(&usage), &look, wide);
             session.print(&text)?;
-            let since = usage.since;
-            let since = since.map(|at| format!("from {}; ", look.absolute(at)));
             session.aside(&format!(
-                "note: {}leases = debits + unfunded, to the millisecond (record {})\n",
-                since.unwrap_or_default(),
+                "note: {}; leases = debits + unfunded, to the millisecond (record {})\n",
+                period_words(&usage),
                 words::number(usage.record)
             ));
             Ok(())
         }
+    }
+}
+
+/// `from 2026-11-16 to 2026-11-18`: the first and the last UTC day that were counted.
+fn period_words(usage: &Usage) -> String {
+    let last = usage.until.before(Millis::from_ms(1));
+    let last = match usage.since {
+        Some(since) if last < since => since,
+        _ => last,
+    };
+    let last = time::utc_date(last);
+    match usage.since.map(time::utc_date) {
+        None => format!("up to {last}"),
+        Some(first) if first == last => format!("on {last}"),
+        Some(first) => format!("from {first} to {last}"),
     }
 }
 

@@ -267,7 +267,6 @@ mod tests {
             zone: jiff::tz::TimeZone::UTC,
             utf8: true,
             color: false,
-            exact: false,
         };
         let records = SHOWN.iter().map(|(seq, at, sentence)| RecordView {
             at: Some(instant::parse(at).unwrap()),
