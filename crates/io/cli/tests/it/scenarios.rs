@@ -95,6 +95,19 @@ fn a_script_as_json_is_one_object_per_command() {
 }
 
 #[test]
+fn an_unknown_command_of_a_script_exits_2_after_the_others() {
+    let house = House::new();
+    std::fs::write(house.path("a.scenario"), "$ sleep 5\n$ advance 5s\n").unwrap();
+    let ended = house.run(&["scenario", "a.scenario"]);
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+    let text = ended.stdout;
+    assert!(
+        text.contains("no command `sleep`") && text.contains("$ advance"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_script_writes_no_files_beside_itself() {
     let house = House::new();
     let script = "$ bursar ledger export --out all.jsonl\n$ bursar man pages\n";
