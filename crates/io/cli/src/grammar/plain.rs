@@ -95,7 +95,7 @@ examples:
     help_template = HELP
 )]
 pub(crate) struct ExplainArguments {
-    /// Object to explain: [run/][NAMESPACE/]NAME, booking/ID, limit/NAME or pod/NAME
+    /// Object to explain: a run (NAME or NAMESPACE/NAME), booking/ID, limit/NAME or pod/NAME
     #[arg(value_name = "REF")]
     pub(crate) reference: String,
     /// Answer only this question

@@ -40,12 +40,27 @@ const WORDS: [&str; 10] = [
     "unless",
 ];
 
+/// Applies budgets, and submits a run that borrows and one that no sponsor lends to: metrics of
+/// budgets exist only with them.
+fn use_budgets(house: &House) {
+    let files = tree().join("docs/concepts/budgets");
+    let file = |name: &str| files.join(name).to_str().unwrap().to_owned();
+    for name in ["nodes.yaml", "budgets.yaml", "geo.yaml", "wide.yaml"] {
+        house.ok(&["apply", "-f", &file(name)]);
+    }
+    let run = "{apiVersion: bursar.dev/v1alpha1, kind: Run, metadata: {name: denied}, spec: {owner: nobody, \
+        flavor: h100, totalGPUs: 1, funding: {allowBorrow: true, sponsors: [\"org:geo\"]}}}";
+    std::fs::write(house.path("denied.yaml"), run).unwrap();
+    assert_eq!(house.run(&["run", "submit", "-f", "denied.yaml"]).code, 1);
+}
+
 /// The lines of a server's metrics, with its comments.
 fn metric_lines() -> Vec<String> {
     let house = House::new();
     let server = house.up(&[]);
     // Metrics of a class exist once a slot of it is held.
     house.ok(&["booking", "reserve", "python", "--id", "job-1"]);
+    use_budgets(&house);
     let host = server.address.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
     let ask = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
