@@ -58,7 +58,7 @@ pub(super) async fn list<T: Listed + Clone>(
     list_of(session, flags, filter, fetch, client, &Place::default()).await
 }
 
-/// [`list`] of a place, which the text of an empty list names.
+/// [`list()`] of a place, which the text of an empty list names.
 pub(super) async fn list_of<T: Listed + Clone>(
     session: &mut Session,
     flags: &ListFlags,
