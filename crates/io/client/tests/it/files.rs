@@ -214,7 +214,8 @@ fn every_wrong_value_is_reported_with_its_path() {
         ("  memory: 9Ei", "spec.memory", "is too large"),
         ("  memory: {}", "spec.memory", "must be a quantity"),
         ("  gpus: -3", "spec.gpus", "must not be negative"),
-        ("  maxWait: 1", "spec.maxWait", "must be a text"),
+        ("  maxWait: 1", "spec.maxWait", "has no unit"),
+        ("  maxWait: [1]", "spec.maxWait", "must be a text"),
         ("  maxWait: soon", "spec.maxWait", "is not a duration"),
         ("  maxTTL: 25h", "spec.maxTTL", "must be between 1s and 24h"),
         (
