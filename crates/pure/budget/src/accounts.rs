@@ -13,6 +13,7 @@ mod deadline;
 mod edit;
 mod fact;
 mod fold;
+mod mistakes;
 mod near;
 mod pad;
 mod reads;
@@ -95,7 +96,7 @@ pub struct MeterNear {
 pub struct Accounts {
     /// Admission horizon of the policy.
     horizon: Millis,
-    /// Number of the next claim or unfunded claim.
+    /// Number of the last claim or unfunded claim.
     number: u64,
     /// Time of the last folded event.
     time: Instant,

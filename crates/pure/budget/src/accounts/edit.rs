@@ -1,16 +1,15 @@
-//! Edits of budgets: their mistakes, the epochs that they close, the meters that they tighten.
+//! Edits of budgets: the epochs that they close, the meters that they tighten.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bursar_units::{Instant, Label};
+use bursar_units::Instant;
 
 use super::fold::{AfterEdit, after_edit, cap_schedule, envelope_schedule, meters_of};
 use super::{Accounts, EpochClosed};
 use crate::calendar::{Schedule, Window};
-use crate::family::Family;
 use crate::id::{BudgetId, EnvelopeId, MeterId};
 use crate::meter::saturated;
-use crate::spec::{AggregateCap, Budget, EDGES_MAX, Envelope, Found, Mistake, Wrong};
+use crate::spec::{Budget, Envelope};
 
 /// Consequences of a budget that is set.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -87,121 +86,6 @@ impl Accounts {
         });
         open.collect()
     }
-
-    /// The mistakes of budgets that are set and dropped together, as far as they need the other
-    /// budgets: cycles, families that are too deep, and envelopes of caps.
-    pub fn mistakes(&self, set: &[&Budget], dropped: &[&BudgetId]) -> Vec<(BudgetId, Mistake)> {
-        let mut budgets: BTreeMap<BudgetId, &Budget> = BTreeMap::new();
-        budgets.extend(self.budgets.iter().map(|(id, b)| (id.clone(), b.as_ref())));
-        budgets.retain(|id, _| !dropped.contains(&id));
-        budgets.extend(set.iter().map(|budget| (budget.id(), *budget)));
-        let mut family = Family::default();
-        for budget in budgets.values() {
-            family.link(&budget.owner, &budget.parents);
-        }
-        let mut list = Vec::new();
-        for budget in set {
-            let mut found = Found::default();
-            check_parents(budget, &family, &mut found);
-            check_caps(budget, &budgets, &family, &mut found);
-            let id = budget.id();
-            list.extend(found.0.into_iter().map(|mistake| (id.clone(), mistake)));
-        }
-        list
-    }
-}
-
-fn check_parents(budget: &Budget, family: &Family, found: &mut Found) {
-    for (number, parent) in budget.parents.iter().enumerate() {
-        let path = || format!("spec.parents[{number}]");
-        if *parent == budget.owner {
-            continue;
-        }
-        if let Some(owners) = way_up(family, parent, &budget.owner) {
-            let owners = [budget.owner.clone()].into_iter().chain(owners).collect();
-            found.add(path(), Wrong::Cycle { owners });
-        } else if is_deeper(family, parent, EDGES_MAX - 1) {
-            found.add(path(), Wrong::TooDeep { max: EDGES_MAX });
-        }
-    }
-}
-
-/// The owners from one up to an ancestor, both included.
-fn way_up(family: &Family, from: &Label, to: &Label) -> Option<Vec<Label>> {
-    let mut came_from: BTreeMap<&Label, &Label> = BTreeMap::new();
-    let mut next = vec![from];
-    let mut seen = BTreeSet::from([from]);
-    while let Some(owner) = next.pop() {
-        if owner == to {
-            let mut way = vec![owner.clone()];
-            let mut at = owner;
-            while let Some(below) = came_from.get(at) {
-                way.push((*below).clone());
-                at = below;
-            }
-            way.reverse();
-            return Some(way);
-        }
-        for parent in family.parents(owner) {
-            if seen.insert(parent) {
-                came_from.insert(parent, owner);
-                next.push(parent);
-            }
-        }
-    }
-    None
-}
-
-/// Whether an owner has ancestors on more than `levels` levels.
-fn is_deeper(family: &Family, owner: &Label, levels: usize) -> bool {
-    let mut level: BTreeSet<&Label> = BTreeSet::from([owner]);
-    for _ in 0..levels {
-        level = level.into_iter().flat_map(|o| family.parents(o)).collect();
-        if level.is_empty() {
-            return false;
-        }
-    }
-    true
-}
-
-fn check_caps(
-    budget: &Budget,
-    budgets: &BTreeMap<BudgetId, &Budget>,
-    family: &Family,
-    found: &mut Found,
-) {
-    for (number, cap) in budget.aggregate_caps.iter().enumerate() {
-        for (entry, id) in cap.envelopes.iter().enumerate() {
-            if let Some(wrong) = wrong_member(budget, cap, id, budgets, family) {
-                let path = format!("spec.aggregateCaps[{number}].envelopes[{entry}]");
-                found.add(path, wrong);
-            }
-        }
-    }
-}
-
-fn wrong_member(
-    budget: &Budget,
-    cap: &AggregateCap,
-    id: &EnvelopeId,
-    budgets: &BTreeMap<BudgetId, &Budget>,
-    family: &Family,
-) -> Option<Wrong> {
-    let envelope = id.clone();
-    let declaring = budgets.get(&id.budget());
-    let spec = declaring.and_then(|b| b.envelopes.iter().find(|e| e.name.as_str() == id.name()));
-    let (Some(declaring), Some(spec)) = (declaring, spec) else {
-        return Some(Wrong::NoSuchEnvelope { envelope });
-    };
-    if !family.descends(&declaring.owner, &budget.owner) {
-        return Some(Wrong::ForeignEnvelope {
-            envelope,
-            owner: declaring.owner.clone(),
-            of: budget.owner.clone(),
-        });
-    }
-    let flavor = spec.flavor.clone();
-    (flavor != cap.flavor).then_some(Wrong::OtherFlavor { envelope, flavor })
 }
 
 /// The declared limits of a budget, by meter.

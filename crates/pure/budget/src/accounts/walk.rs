@@ -123,25 +123,28 @@ impl Accounts {
     /// window. Otherwise the trace of the instant that found most, for the refusal (never-fits). A
     /// paused budget counts as open: a pause ends.
     pub fn could_ever_cover(&self, now: Instant, request: &Request) -> Result<(), Box<Trace>> {
-        let mut best: Option<(u64, Instant)> = None;
-        for at in self.next_starts(now, request) {
-            let moment = Moment {
-                now: at,
-                is_empty: true,
-            };
-            let Err(failure) = self.walk(Pad::default(), moment, request, None).0 else {
-                return Ok(());
-            };
-            if best.is_none_or(|(found, _)| found < failure.found) {
-                best = Some((failure.found, at));
-            }
-        }
-        let now = best.map_or(now, |(_, at)| at);
-        let moment = Moment {
+        let empty = |now| Moment {
             now,
             is_empty: true,
         };
-        Err(Box::new(self.trace_at(moment, request)))
+        // A run that starts later has the same time until its hard end.
+        let left = request.hard_end.map(|hard_end| hard_end.since(now));
+        let moved = |at: Instant| Request {
+            hard_end: left.map(|left| at.after(left)),
+            ..request.clone()
+        };
+        let mut best = (0, now);
+        for at in self.next_starts(now, request) {
+            let outcome = self.walk(Pad::default(), empty(at), &moved(at), None).0;
+            let Err(failure) = outcome else {
+                return Ok(());
+            };
+            if best.0 < failure.found {
+                best = (failure.found, at);
+            }
+        }
+        let (_, at) = best;
+        Err(Box::new(self.trace_at(empty(at), &moved(at))))
     }
 
     /// Now, and the next starts of the windows on the walk, in order.

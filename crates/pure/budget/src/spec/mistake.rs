@@ -7,7 +7,7 @@ use bursar_units::{Instant, Label, Millis, ObjectName};
 use thiserror::Error;
 
 use super::{AggregateCap, Budget, EDGES_MAX, Envelope, GPU_HOURS_MAX, GPUS_MAX, PARTS_MAX, Renew};
-use crate::id::EnvelopeId;
+use crate::id::{CapId, EnvelopeId};
 
 /// A mistake of a declared budget.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -94,6 +94,28 @@ pub enum Wrong {
         /// The envelope.
         envelope: EnvelopeId,
         /// Its flavor.
+        flavor: Label,
+    },
+    /// An edit leaves an envelope under a cap of an owner from which its own does not descend.
+    #[error("leaves `{envelope}` under the cap {cap}, but {owner} would not descend from {of}")]
+    UnderCapOfOwner {
+        /// The envelope.
+        envelope: EnvelopeId,
+        /// The cap.
+        cap: CapId,
+        /// Owner of the envelope.
+        owner: Label,
+        /// Owner of the cap.
+        of: Label,
+    },
+    /// An edit leaves an envelope under a cap of another flavor.
+    #[error("is {flavor}, but `{envelope}` is under the cap {cap} of another flavor")]
+    UnderCapOfFlavor {
+        /// The envelope.
+        envelope: EnvelopeId,
+        /// The cap.
+        cap: CapId,
+        /// Its new flavor.
         flavor: Label,
     },
     /// A cap bounds nothing.

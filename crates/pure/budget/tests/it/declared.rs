@@ -1,6 +1,6 @@
 //! Declared budgets: the form of the journal, and mistakes with their paths.
 
-use bursar_budget::{Budget, MeterId, Pattern};
+use bursar_budget::{Budget, BudgetId, MeterId, Mistake, Pattern};
 use bursar_units::Millis;
 
 use crate::world::*;
@@ -88,6 +88,96 @@ fn mistakes_that_need_other_budgets_are_found_in_the_set() {
     let mut alone = budget("o", "o", &["a"], vec![]);
     alone.aggregate_caps = Vec::new();
     assert!(world.accounts.mistakes(&[&alone], &[&dropped]).is_empty());
+}
+
+/// The mistakes of an edit beside a cap of `o` over `c/b/x`, whose owner descends from `o` by `m`.
+fn beside_a_cap(edit: &Budget) -> Vec<String> {
+    let world = capped();
+    let found = world.accounts.mistakes(&[edit], &[]);
+    let line = |(id, mistake): &(BudgetId, Mistake)| format!("{id} {mistake}");
+    found.iter().map(line).collect()
+}
+
+fn capped() -> World {
+    let mut top = budget("o", "o", &[], vec![]);
+    top.aggregate_caps = vec![cap("cap", &["c/b/x"], Some(4))];
+    World::new(&[
+        budget("c", "c", &["m"], vec![envelope("y", 1), envelope("x", 1)]),
+        budget("m", "m", &["o"], vec![]),
+        top,
+    ])
+}
+
+#[test]
+fn an_edit_leaves_no_envelope_under_a_cap_that_may_not_name_it() {
+    let list = || vec![envelope("y", 1), envelope("x", 2)];
+    let under = "leaves `c/b/x` under the cap o/b/cap, but";
+    for (edit, expected) in [
+        (budget("c", "c", &["m"], list()), vec![]),
+        (budget("c", "c", &["m"], vec![envelope("y", 1)]), vec![]),
+        (
+            budget("c", "c", &[], list()),
+            vec![format!(
+                "c/b spec.parents {under} c would not descend from o"
+            )],
+        ),
+        (
+            budget("c", "z", &["m2"], list()),
+            vec![format!("c/b spec.owner {under} z would not descend from o")],
+        ),
+        (
+            budget("m", "m", &["p"], vec![]),
+            vec![format!(
+                "m/b spec.parents {under} c would not descend from o"
+            )],
+        ),
+    ] {
+        assert_eq!(beside_a_cap(&edit), expected);
+    }
+    let mut other = budget("c", "c", &["m"], list());
+    other.envelopes[1].flavor = label("a100");
+    let flavor = "c/b spec.envelopes[1].flavor is a100, but `c/b/x` is under the cap o/b/cap of \
+                  another flavor";
+    assert_eq!(beside_a_cap(&other), [flavor]);
+}
+
+#[test]
+fn a_dropped_member_of_a_cap_hinders_no_edit_and_counts_again_when_it_is_back() {
+    let mut world = capped();
+    let dropped = world.budget_id("c");
+    assert!(world.accounts.mistakes(&[], &[&dropped]).is_empty());
+    world.remove(&dropped);
+    let mut top = world
+        .accounts
+        .budget(&world.budget_id("o"))
+        .unwrap()
+        .clone();
+    assert!(
+        world.accounts.mistakes(&[&top], &[]).is_empty(),
+        "the same budget"
+    );
+    top.aggregate_caps[0].concurrency_max = Some(3);
+    assert!(
+        world.accounts.mistakes(&[&top], &[]).is_empty(),
+        "another limit"
+    );
+    top.aggregate_caps[0].envelopes.push(envelope_id("c/b/y"));
+    let found = world.accounts.mistakes(&[&top], &[]);
+    let path = "spec.aggregateCaps[0].envelopes[1] `c/b/y` is not declared";
+    assert_eq!(
+        found[0].1.to_string(),
+        path,
+        "a new member must be declared"
+    );
+    let foreign = budget("c", "c", &[], vec![envelope("x", 9)]);
+    let found = world.accounts.mistakes(&[&foreign], &[]);
+    assert_eq!(found[0].1.path, "spec.owner", "{found:?}");
+    world.set(&budget("c", "c", &["m"], vec![envelope("x", 9)]));
+    let failure = world
+        .accounts
+        .plan(world.now, &request("c", 9))
+        .unwrap_err();
+    assert_eq!(failure.found, 4);
 }
 
 #[test]

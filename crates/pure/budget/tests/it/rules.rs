@@ -217,6 +217,25 @@ fn d4_a_relative_named_as_sponsor_lends_its_unshared_envelopes() {
 }
 
 #[test]
+fn d5_a_run_fits_a_window_that_opens_after_its_hard_end() {
+    let mut later = envelope("q4", 8);
+    later.gpu_hours_max = Some(1_000);
+    (later.start, later.end) = (Some(at(240 * HOUR)), Some(at(480 * HOUR)));
+    let world = World::new(&[budget("a", "a", &[], vec![later])]);
+    let mut asked = request("a", 4);
+    for hard_end in [None, Some(at(HOUR))] {
+        asked.hard_end = hard_end;
+        assert_eq!(world.accounts.could_ever_cover(at(0), &asked), Ok(()));
+    }
+    asked.groups[0].gpus = 9;
+    let trace = world.accounts.could_ever_cover(at(0), &asked).unwrap_err();
+    assert_eq!(
+        (trace.rows[0].room, trace.rows[0].until),
+        (8, Some(at(241 * HOUR)))
+    );
+}
+
+#[test]
 fn near_limits_are_announced_once_and_again_after_five_points() {
     let mut world = World::new(&[budget("a", "a", &[], vec![envelope("x", 100)])]);
     world.start("A", request("a", 85), None).unwrap();
