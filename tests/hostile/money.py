@@ -394,10 +394,11 @@ class Money(unittest.TestCase):
         usage = server.must("GET", "/v1/usage?by=run")
         leased = 0
         for row in usage["items"]:
+            self.assertIn("uid", row, "every run is remembered")
             own = {payer: ms for payer, ms in books.debits.get(row["uid"], {}).items() if ms}
-            shown: Dict[str, int] = {}
+            shown: Dict[str, int] = {"": row["unfundedGpuMs"]} if row["unfundedGpuMs"] else {}
             for debit in row.get("debits", []):
-                payer = debit.get("envelope", "")
+                payer = debit["envelope"]
                 shown[payer] = shown.get(payer, 0) + debit["gpuMs"]
             self.assertEqual(shown, own, row["run"])
             leased += row["leasedGpuMs"]

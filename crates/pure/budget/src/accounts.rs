@@ -41,7 +41,7 @@ pub use deadline::{Demotions, PromiseEnd};
 pub use edit::Edit;
 pub use fact::{ClaimFact, Fact, MeterFact, UnfundedFact, UsageDay, UsageFact, WorkFact};
 pub use reads::{About, Condition, ConditionKind, Headroom, MeterView};
-pub use usage::{Debit, UsageRow};
+pub use usage::{Debit, UsageRow, UsageTotal};
 use usage::{Debits, Usage};
 
 /// Admission horizon of a policy that names none (B2).

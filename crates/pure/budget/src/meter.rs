@@ -6,6 +6,7 @@
 //! and Σ w of the promised claims. For an instant before the window the sum starts at the window.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use bursar_units::{Instant, Millis, is_default, whole};
 use serde::{Deserialize, Serialize};
@@ -72,7 +73,8 @@ pub(crate) struct Meter {
     /// The present window; `None` after the last one.
     pub(crate) window: Option<Window>,
     pub(crate) epoch: u64,
-    pub(crate) closed: Vec<ClosedEpoch>,
+    /// Epochs that are over; shared with copies of the state.
+    pub(crate) closed: Arc<Vec<ClosedEpoch>>,
     accrued: u128,
     since: Instant,
     /// Σ w of the claims with a promise.
@@ -105,7 +107,7 @@ impl Meter {
             schedule: Schedule::default(),
             window: None,
             epoch: 0,
-            closed: Vec::new(),
+            closed: Arc::default(),
             accrued: 0,
             since: Instant::from_ms(0),
             promised_gpus: 0,
@@ -228,7 +230,7 @@ impl Meter {
     /// Begins the next epoch.
     pub(crate) fn close(&mut self, at: Instant, next: Option<Window>) {
         self.accrue(at);
-        self.closed.push(ClosedEpoch {
+        Arc::make_mut(&mut self.closed).push(ClosedEpoch {
             epoch: self.epoch,
             start: self.window.and_then(|window| window.start),
             end: at,

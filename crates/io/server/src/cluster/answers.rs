@@ -243,8 +243,11 @@ impl View<'_> {
             committed_gpu_ms: view.committed_gpu_ms,
             limit_gpu_ms: view.limit_gpu_ms,
             lasts_to: self.lasts_to(view),
-            closed: view
-                .closed
+            closed: self
+                .state
+                .clusters
+                .accounts()
+                .closed_epochs(&view.meter)
                 .iter()
                 .map(|epoch| EpochStatus {
                     epoch: epoch.epoch,

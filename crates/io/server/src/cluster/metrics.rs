@@ -203,7 +203,7 @@ fn of_meters(registry: &mut Registry, state: &State, now: Instant) {
 
 fn of_usage(registry: &mut Registry, state: &State, now: Instant) {
     let (mut by_class, mut lent) = (Sums::default(), Sums::default());
-    for used in state.clusters.accounts().usage(now) {
+    for used in state.clusters.accounts().usage_totals(now) {
         let Some(envelope) = used.envelope else {
             continue;
         };

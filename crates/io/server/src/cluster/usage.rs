@@ -8,9 +8,9 @@ use bursar_client::api::instant;
 use bursar_client::problem::FieldError;
 use bursar_engine::State;
 use bursar_engine::cluster::Shown;
-use bursar_engine::cluster::budget::Class;
 use bursar_engine::cluster::budget::accounts::UsageRow as Used;
 use bursar_engine::cluster::budget::calendar::{day, day_start};
+use bursar_engine::cluster::budget::{Class, EnvelopeId};
 use bursar_units::{Instant, Label};
 
 use super::sight;
@@ -22,8 +22,8 @@ type Name = (Option<String>, Option<Label>);
 
 impl Service {
     /// Used time of whole UTC days: the days of `since` and `until` and those between, to now at
-    /// most. By run it is the whole time of the remembered runs that held GPUs in the period,
-    /// because their debits are not kept by day.
+    /// most. All groupings have one total. By run, a last row without a run has what the rows of
+    /// runs lack: time of runs that are not remembered any more, and time lent to runs of others.
     pub(crate) fn usage(
         &self,
         caller: &Caller,
@@ -113,20 +113,46 @@ impl Period<'_> {
     }
 
     fn by_run(&self) -> Vec<UsageRow> {
+        let mut rest = UsageSums::default();
+        for row in self.by_name(UsageBy::Owner) {
+            add_sums(&mut rest, &row.sums);
+        }
         let mut runs: Vec<Shown> = sight::runs(self.state, self.caller)
             .filter(|shown| self.is_shown(&shown.run.owner) && self.held_gpus(shown))
             .collect();
         let key = |shown: &Shown| (shown.run.id(), shown.submitted, shown.uid.clone());
         runs.sort_by_key(key);
-        runs.iter().map(|shown| self.run_row(shown)).collect()
+        let mut rows: Vec<UsageRow> = runs.iter().map(|shown| self.run_row(shown)).collect();
+        for row in &rows {
+            change(&mut rest, &row.sums, u64::saturating_sub);
+        }
+        if rest != UsageSums::default() {
+            rows.push(UsageRow {
+                sums: rest,
+                ..UsageRow::default()
+            });
+        }
+        rows
     }
 
     fn run_row(&self, shown: &Shown) -> UsageRow {
         let accounts = self.state.clusters.accounts();
-        let debits = accounts.debits(self.now, &shown.uid);
         let mut sums = UsageSums::default();
-        for debit in &debits {
+        let mut debits: BTreeMap<(EnvelopeId, Class, u64), u64> = BTreeMap::new();
+        let all = accounts.debits(self.now, &shown.uid);
+        for debit in all.into_iter().filter(|debit| self.is_within(debit.day)) {
             add(&mut sums, debit.class, debit.gpu_ms);
+            let Some(envelope) = debit.envelope else {
+                continue;
+            };
+            let lender = accounts.owner(&envelope);
+            if debit.class == Class::Borrowed && lender.is_some_and(|of| self.is_shown(of)) {
+                sums.lent_gpu_ms = sums.lent_gpu_ms.saturating_add(debit.gpu_ms);
+            }
+            let sum = debits
+                .entry((envelope, debit.class, debit.epoch))
+                .or_default();
+            *sum = sum.saturating_add(debit.gpu_ms);
         }
         UsageRow {
             owner: Some(shown.run.owner.clone()),
@@ -135,11 +161,11 @@ impl Period<'_> {
             sums,
             debits: debits
                 .into_iter()
-                .map(|debit| UsageDebit {
-                    envelope: debit.envelope.map(|id| id.to_string()),
-                    class: debit.class,
-                    epoch: debit.epoch,
-                    gpu_ms: debit.gpu_ms,
+                .map(|((envelope, class, epoch), gpu_ms)| UsageDebit {
+                    envelope: envelope.to_string(),
+                    class,
+                    epoch,
+                    gpu_ms,
                 })
                 .collect(),
             ..UsageRow::default()
@@ -219,6 +245,10 @@ fn add(sums: &mut UsageSums, class: Class, gpu_ms: u64) {
 }
 
 fn add_sums(total: &mut UsageSums, row: &UsageSums) {
+    change(total, row, u64::saturating_add);
+}
+
+fn change(total: &mut UsageSums, row: &UsageSums, by: fn(u64, u64) -> u64) {
     let UsageSums {
         leased_gpu_ms,
         owned_gpu_ms,
@@ -235,6 +265,6 @@ fn add_sums(total: &mut UsageSums, row: &UsageSums) {
         (unfunded_gpu_ms, row.unfunded_gpu_ms),
         (lent_gpu_ms, row.lent_gpu_ms),
     ] {
-        *sum = sum.saturating_add(part);
+        *sum = by(*sum, part);
     }
 }

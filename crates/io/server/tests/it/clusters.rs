@@ -585,6 +585,19 @@ async fn used_time_is_leased_time_in_every_grouping() {
     assert_eq!(days["since"], "2026-11-17T00:00:00.000Z");
     assert_eq!(days["items"][0]["day"], "2026-11-17");
     assert_eq!(days["total"]["leasedGpuMs"], 56_u64 * 2 * 3_600_000);
+    // The runs began on the day before; each grouping counts the second day alone.
+    let run = get(&world, "/v1/usage?by=run&since=2026-11-17").await;
+    assert_eq!(run["items"].as_array().unwrap().len(), 2, "{run:#}");
+    for row in run["items"].as_array().unwrap() {
+        let debits = row["debits"].as_array().unwrap().iter();
+        let debits: u64 = debits.map(|debit| debit["gpuMs"].as_u64().unwrap()).sum();
+        assert_eq!(debits, row["leasedGpuMs"].as_u64().unwrap(), "{row:#}");
+    }
+    for by in ["owner", "day", "envelope"] {
+        let usage = get(&world, &format!("/v1/usage?by={by}&since=2026-11-17")).await;
+        assert_eq!(usage["total"], days["total"], "{usage:#}");
+        assert_eq!(usage["total"], run["total"], "{by}");
+    }
     // Both days are counted whole, to now at most.
     for until in ["2026-11-16", "2026-11-16T10:30:00Z"] {
         let until = get(&world, &format!("/v1/usage?since=2026-11-16&until={until}")).await;

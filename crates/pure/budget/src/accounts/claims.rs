@@ -2,7 +2,7 @@
 
 use bursar_units::{Instant, Label};
 
-use super::usage::UsageKey;
+use super::usage::{UsageKey, days_between};
 use super::{Accounts, ClaimState, Kind, WorkState};
 use crate::claim::{Class, Demoted, Pool, Promise, Terms, Work};
 use crate::meter::product;
@@ -146,9 +146,9 @@ impl Accounts {
         let Some(claim) = self.claims.get_mut(&number) else {
             return;
         };
-        let length = at.since(claim.since).ms();
+        let days = days_between(claim.since, at);
         claim.since = claim.since.max(at);
-        if matches!(claim.promise, Promise::Held { .. }) || length == 0 {
+        if matches!(claim.promise, Promise::Held { .. }) {
             return;
         }
         let Some(envelope) = self.envelopes.get(claim.envelope) else {
@@ -156,9 +156,11 @@ impl Accounts {
         };
         let own = envelope.meters.first().and_then(|m| self.meters.get(*m));
         let epoch = own.map_or(0, |meter| meter.epoch);
-        let key = (Some(envelope.id.clone()), claim.pool.class(), epoch);
-        self.debits
-            .add(&claim.work.run, key, product(claim.gpus, length));
+        for (day, length) in days {
+            let key = (Some(envelope.id.clone()), claim.pool.class(), epoch, day);
+            let gpu_ms = product(claim.gpus, length);
+            self.debits.add(&claim.work.run, key, gpu_ms);
+        }
     }
 
     /// Sets the deadline of a promise. It exists only where a meter has a time limit or the pool is
@@ -214,13 +216,13 @@ impl Accounts {
         self.count_unfunded(at, work, gpus, Usage::More);
     }
 
-    /// Takes GPUs off an unfunded claim; returns how many it had, at most `gpus`.
+    /// Takes GPUs off an unfunded claim; returns how many it had, at most `less`.
     pub(super) fn narrow_unfunded(
         &mut self,
         at: Instant,
         work: &Work,
         number: u64,
-        gpus: u64,
+        less: u64,
     ) -> u64 {
         let Some(state) = self.works.get_mut(work) else {
             return 0;
@@ -228,17 +230,18 @@ impl Accounts {
         let Some(claim) = state.unfunded.iter_mut().find(|c| c.number == number) else {
             return 0;
         };
-        let taken = gpus.min(claim.gpus);
-        let length = at.since(claim.debited).ms();
-        let gpu_ms = product(claim.gpus, length);
+        let taken = less.min(claim.gpus);
+        let (gpus, days) = (claim.gpus, days_between(claim.debited, at));
         claim.debited = claim.debited.max(at);
         claim.gpus -= taken;
         state.unfunded.retain(|claim| 0 < claim.gpus);
         if state.unfunded.is_empty() {
             self.unfunded.remove(work);
         }
-        self.debits
-            .add(&work.run, (None, Class::Unfunded, 0), gpu_ms);
+        for (day, length) in days {
+            let key = (None, Class::Unfunded, 0, day);
+            self.debits.add(&work.run, key, product(gpus, length));
+        }
         self.count_unfunded(at, work, taken, Usage::Less);
         taken
     }

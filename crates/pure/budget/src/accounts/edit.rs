@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bursar_units::Instant;
 
-use super::fold::{AfterEdit, after_edit, cap_schedule, envelope_schedule, meters_of};
+use super::fold::{AfterEdit, after_edit, cap_schedule, declared_meters, envelope_schedule};
 use super::{Accounts, EpochClosed};
 use crate::calendar::{Schedule, Window};
 use crate::id::{BudgetId, EnvelopeId, MeterId};
@@ -60,7 +60,10 @@ impl Accounts {
 
     /// The meters to refit after a budget is dropped.
     pub fn removal(&self, id: &BudgetId) -> BTreeSet<MeterId> {
-        self.budget(id).map(meters_of).unwrap_or_default()
+        self.budget(id)
+            .into_iter()
+            .flat_map(declared_meters)
+            .collect()
     }
 
     /// The epochs that `budget rotate` closes: that of the envelope and of its lending pool. The

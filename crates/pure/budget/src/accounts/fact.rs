@@ -202,7 +202,7 @@ impl Accounts {
                 window: meter.window,
                 accrued_gpu_ms,
                 since,
-                closed: meter.closed.clone(),
+                closed: meter.closed.as_ref().clone(),
                 announced: meter.announced.clone(),
             })
         })
@@ -239,12 +239,12 @@ impl Accounts {
 
     fn usage_facts(&self) -> impl Iterator<Item = Fact> {
         self.usage.accounts().map(|(key, account)| {
-            let days = account.days.iter();
+            let days = account.days().iter();
             Fact::Usage(UsageFact {
                 owner: key.0.clone(),
                 envelope: key.1.clone(),
                 class: key.2,
-                since: account.since,
+                since: account.since(),
                 days: days.map(|(d, ms)| UsageDay(*d, saturated(*ms))).collect(),
             })
         })
@@ -265,7 +265,7 @@ impl Accounts {
             Fact::Unfunded(fact) => self.restore_unfunded(fact),
             Fact::Usage(fact) => self.restore_usage(fact),
             Fact::Debit { run, debit } => {
-                let key = (debit.envelope, debit.class, debit.epoch);
+                let key = (debit.envelope, debit.class, debit.epoch, debit.day);
                 self.debits.add(&run, key, u128::from(debit.gpu_ms));
             }
         }
@@ -291,7 +291,7 @@ impl Accounts {
             meter.epoch = fact.epoch;
             meter.window = fact.window;
             meter.set_stored(fact.accrued_gpu_ms, fact.since);
-            meter.closed = fact.closed;
+            meter.closed = fact.closed.into();
             meter.announced = fact.announced;
         }
         if let MeterId::Envelope(envelope) = &fact.meter {
@@ -342,11 +342,8 @@ impl Accounts {
     /// Sets the days of an account; its GPUs came with the claims.
     fn restore_usage(&mut self, fact: UsageFact) {
         let key = (fact.owner, fact.envelope, fact.class);
-        let account = Account {
-            gpus: self.usage.gpus(&key),
-            since: fact.since,
-            days: fact.days.iter().map(|d| (d.0, u128::from(d.1))).collect(),
-        };
+        let days = fact.days.iter().map(|d| (d.0, u128::from(d.1)));
+        let account = Account::new(self.usage.gpus(&key), fact.since, days.collect());
         self.usage.restore(key, account);
     }
 }

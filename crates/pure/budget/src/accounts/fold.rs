@@ -438,7 +438,7 @@ impl Accounts {
     }
 
     fn touch_meters(&mut self, budget: &Budget) {
-        for meter in meters_of(budget) {
+        for meter in declared_meters(budget) {
             if let Some(number) = self.meter_index.get(&meter).copied() {
                 self.rearm(number);
             }
@@ -515,17 +515,15 @@ pub(super) fn members(budget: &Budget) -> BTreeSet<EnvelopeId> {
     own.chain(capped.cloned()).collect()
 }
 
-/// The meters that a budget declares.
-pub(super) fn meters_of(budget: &Budget) -> BTreeSet<MeterId> {
-    let id = budget.id();
+/// The meters that a budget declares: each envelope with its lending pool, then the caps.
+pub(super) fn declared_meters(budget: &Budget) -> impl Iterator<Item = MeterId> {
     let own = budget.envelopes.iter().flat_map(|e| {
-        let envelope = id.envelope(&e.name);
+        let envelope = budget.envelope_id(e);
         [
             MeterId::Envelope(envelope.clone()),
             MeterId::Lending(envelope),
         ]
     });
     let caps = budget.aggregate_caps.iter();
-    own.chain(caps.map(|cap| MeterId::Cap(id.cap(&cap.name))))
-        .collect()
+    own.chain(caps.map(|cap| MeterId::Cap(budget.cap_id(cap))))
 }

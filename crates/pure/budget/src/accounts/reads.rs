@@ -1,10 +1,11 @@
 //! Reads for answers, metrics and conditions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bursar_units::{Instant, Label, vocabulary};
 
-use super::usage::{Debit, UsageRow, debit};
+use super::fold::declared_meters;
+use super::usage::{Debit, UsageRow, UsageTotal, days_between, debit};
 use super::{Accounts, ClaimState};
 use crate::calendar::Window;
 use crate::claim::{Claim, Class, Pool, Promise, RunUid, Unfunded, Work};
@@ -12,6 +13,9 @@ use crate::cover::{Dimension, Relation};
 use crate::id::{BudgetId, CapId, EnvelopeId, MeterId};
 use crate::meter::{ClosedEpoch, Meter, Share, product, saturated};
 use crate::spec::{Budget, Pattern};
+
+/// The most pairs of crossing caps that a condition names.
+const CROSSING_MAX: usize = 20;
 
 vocabulary! {
     /// Conditions of a budget.
@@ -92,8 +96,6 @@ pub struct MeterView {
     pub committed_gpu_ms: u64,
     /// The most GPU-milliseconds.
     pub limit_gpu_ms: Option<u64>,
-    /// Epochs that are over.
-    pub closed: Vec<ClosedEpoch>,
 }
 
 /// Room that an envelope has left, over all its meters.
@@ -211,24 +213,24 @@ impl Accounts {
         Some(self.to_view(now, self.meter_state(id)?))
     }
 
+    /// The epochs of a meter that are over, oldest first.
+    pub fn closed_epochs(&self, id: &MeterId) -> &[ClosedEpoch] {
+        let meter = self.meter_state(id);
+        meter.map_or(&[], |meter| meter.closed.as_slice())
+    }
+
     /// The declared meters of a budget: each envelope with its lending pool, then the caps.
     pub fn meters(&self, now: Instant, id: &BudgetId) -> Vec<MeterView> {
         let Some(budget) = self.budget(id) else {
             return Vec::new();
         };
-        let envelopes = budget.envelopes.iter().flat_map(|envelope| {
-            let envelope = id.envelope(&envelope.name);
-            [
-                MeterId::Envelope(envelope.clone()),
-                MeterId::Lending(envelope),
-            ]
-        });
-        let caps = budget.aggregate_caps.iter();
-        let caps = caps.map(|cap| MeterId::Cap(id.cap(&cap.name)));
-        envelopes
-            .chain(caps)
-            .filter_map(|meter| self.meter(now, &meter))
-            .collect()
+        let meters = self.declared_meters(budget);
+        meters.map(|meter| self.to_view(now, meter)).collect()
+    }
+
+    /// The meters of a budget that are there: an envelope that never lent has no pool.
+    fn declared_meters(&self, budget: &Budget) -> impl Iterator<Item = &Meter> {
+        declared_meters(budget).filter_map(|meter| self.meter_state(&meter))
     }
 
     fn to_view(&self, now: Instant, meter: &Meter) -> MeterView {
@@ -242,7 +244,6 @@ impl Accounts {
             accrued_gpu_ms: saturated(meter.accrued(now)),
             committed_gpu_ms: saturated(self.committed(now, meter)),
             limit_gpu_ms: meter.time_limit,
-            closed: meter.closed.clone(),
         }
     }
 
@@ -284,7 +285,12 @@ impl Accounts {
         self.usage.rows(now)
     }
 
-    /// The GPU time of a run by payer and epoch.
+    /// Used GPU time by owner, envelope and class, over all days.
+    pub fn usage_totals(&self, now: Instant) -> impl Iterator<Item = UsageTotal> {
+        self.usage.totals(now)
+    }
+
+    /// The GPU time of a run by payer, epoch and day.
     pub fn debits(&self, now: Instant, run: &RunUid) -> Vec<Debit> {
         let mut debits = self.debits.of(run);
         let first = Work {
@@ -299,19 +305,21 @@ impl Accounts {
                 };
                 let own = envelope.meters.first().and_then(|m| self.meters.get(*m));
                 let epoch = own.map_or(0, |meter| meter.epoch);
-                let key = (Some(envelope.id.clone()), claim.pool.class(), epoch);
-                if !matches!(claim.promise, Promise::Held { .. }) {
-                    let length = now.since(claim.since).ms();
+                if matches!(claim.promise, Promise::Held { .. }) {
+                    continue;
+                }
+                for (day, length) in days_between(claim.since, now) {
+                    let key = (Some(envelope.id.clone()), claim.pool.class(), epoch, day);
                     *debits.entry(key).or_default() += product(claim.gpus, length);
                 }
             }
             for claim in &state.unfunded {
-                let length = now.since(claim.debited).ms();
-                let key = (None, Class::Unfunded, 0);
-                *debits.entry(key).or_default() += product(claim.gpus, length);
+                for (day, length) in days_between(claim.debited, now) {
+                    let key = (None, Class::Unfunded, 0, day);
+                    *debits.entry(key).or_default() += product(claim.gpus, length);
+                }
             }
         }
-        debits.retain(|_, gpu_ms| 0 < *gpu_ms);
         let list = debits.iter();
         list.map(|(key, gpu_ms)| debit(key, *gpu_ms)).collect()
     }
@@ -324,11 +332,11 @@ impl Accounts {
         let about = |kind| match kind {
             ConditionKind::Ready if budget.paused => vec![About::Paused],
             ConditionKind::Ready => Vec::new(),
-            ConditionKind::NearLimit => self.announced(now, id, 0, is_not_cap),
-            ConditionKind::Exhausted => self.announced(now, id, 2, is_not_cap),
-            ConditionKind::CapNearLimit => self.announced(now, id, 0, is_cap),
-            ConditionKind::CapExhausted => self.announced(now, id, 2, is_cap),
-            ConditionKind::CrossingCaps => crossing(budget),
+            ConditionKind::NearLimit => self.announced(now, budget, 0, is_not_cap),
+            ConditionKind::Exhausted => self.announced(now, budget, 2, is_not_cap),
+            ConditionKind::CapNearLimit => self.announced(now, budget, 0, is_cap),
+            ConditionKind::CapExhausted => self.announced(now, budget, 2, is_cap),
+            ConditionKind::CrossingCaps => self.crossing(budget),
             ConditionKind::UnusedLending => self.unused_lending(budget),
         };
         let condition = |kind| Condition {
@@ -342,13 +350,12 @@ impl Accounts {
     fn announced(
         &self,
         now: Instant,
-        id: &BudgetId,
+        budget: &Budget,
         level: usize,
         wanted: fn(&MeterId) -> bool,
     ) -> Vec<About> {
-        let views = self.meters(now, id).into_iter();
-        let meters = views.filter_map(|view| self.meter_state(&view.meter));
         let mut list = Vec::new();
+        let meters = self.declared_meters(budget);
         for meter in meters.filter(|meter| wanted(&meter.id)) {
             for dimension in Dimension::ALL {
                 let announced = meter.announced(dimension).get(level);
@@ -358,6 +365,56 @@ impl Accounts {
                         dimension,
                         share,
                     });
+                }
+            }
+        }
+        list
+    }
+
+    /// Pairs of a cap of the budget and any cap that share envelopes, neither of which contains the
+    /// other; the first [`CROSSING_MAX`]. Caps with the same members do not cross, so one of them
+    /// stands for all.
+    fn crossing<'a>(&'a self, budget: &'a Budget) -> Vec<About> {
+        let mut sets: Vec<(CapId, BTreeSet<&EnvelopeId>)> = Vec::new();
+        let mut known: BTreeSet<BTreeSet<&EnvelopeId>> = BTreeSet::new();
+        let mut add = |budget: &'a Budget| {
+            for cap in &budget.aggregate_caps {
+                let members: BTreeSet<&EnvelopeId> = cap.envelopes.iter().collect();
+                if known.insert(members.clone()) {
+                    sets.push((budget.cap_id(cap), members));
+                }
+            }
+            sets.len()
+        };
+        let own = add(budget);
+        let members = budget.aggregate_caps.iter().flat_map(|cap| &cap.envelopes);
+        let naming = members.filter_map(|member| self.caps.get(member)).flatten();
+        let others: BTreeSet<BudgetId> = naming.map(CapId::budget).collect();
+        for other in others.iter().filter(|other| **other != budget.id()) {
+            self.budget(other).map(&mut add);
+        }
+        let mut by_member: BTreeMap<&EnvelopeId, Vec<usize>> = BTreeMap::new();
+        for (number, (_, members)) in sets.iter().enumerate() {
+            for member in members {
+                by_member.entry(member).or_default().push(number);
+            }
+        }
+        let mut list = Vec::new();
+        for (number, (one, members)) in sets.iter().take(own).enumerate() {
+            let mut shared: BTreeMap<usize, usize> = BTreeMap::new();
+            let naming = members.iter().filter_map(|member| by_member.get(member));
+            for other in naming.flatten().filter(|other| number < **other) {
+                *shared.entry(*other).or_default() += 1;
+            }
+            for (other, shared) in shared {
+                let Some((other, others)) = sets.get(other) else {
+                    continue;
+                };
+                if shared < members.len().min(others.len()) {
+                    list.push(About::Caps(one.clone(), other.clone()));
+                    if CROSSING_MAX <= list.len() {
+                        return list;
+                    }
                 }
             }
         }
@@ -395,23 +452,4 @@ fn is_cap(meter: &MeterId) -> bool {
 
 fn is_not_cap(meter: &MeterId) -> bool {
     !is_cap(meter)
-}
-
-/// Pairs of caps that share envelopes, neither of which contains the other.
-fn crossing(budget: &Budget) -> Vec<About> {
-    let sets: Vec<(CapId, BTreeSet<&EnvelopeId>)> = budget
-        .aggregate_caps
-        .iter()
-        .map(|cap| (budget.cap_id(cap), cap.envelopes.iter().collect()))
-        .collect();
-    let mut list = Vec::new();
-    for (number, (one, members)) in sets.iter().enumerate() {
-        for (other, others) in sets.iter().skip(number + 1) {
-            let is_nested = members.is_subset(others) || others.is_subset(members);
-            if !is_nested && !members.is_disjoint(others) {
-                list.push(About::Caps(one.clone(), other.clone()));
-            }
-        }
-    }
-    list
 }

@@ -1,5 +1,5 @@
-//! Used GPU time: per (owner, envelope, class, UTC day) for ever, and per run while it is
-//! remembered. Both are rectangles, as in the meters; nothing is sampled.
+//! Used GPU time: per (owner, envelope, class, UTC day) for ever, and per (payer, epoch, UTC day) of
+//! a run while it is remembered. Both are rectangles, as in the meters; nothing is sampled.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,20 @@ pub struct UsageRow {
     pub gpu_ms: u64,
 }
 
-/// GPU time of a run by payer and epoch.
+/// GPU time of an owner's runs since the first record.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct UsageTotal {
+    /// Owner of the runs.
+    pub owner: Label,
+    /// Envelope that paid; `None` for unfunded time.
+    pub envelope: Option<EnvelopeId>,
+    /// Class of the time.
+    pub class: Class,
+    /// GPU-milliseconds.
+    pub gpu_ms: u64,
+}
+
+/// GPU time of a run in one day, by payer and epoch.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Debit {
@@ -39,6 +52,9 @@ pub struct Debit {
     /// Epoch of the envelope's meter; 0 for unfunded time.
     #[serde(with = "whole")]
     pub epoch: u64,
+    /// UTC day, counted from 1970-01-01.
+    #[serde(with = "whole")]
+    pub day: u64,
     /// GPU-milliseconds.
     #[serde(with = "whole", rename = "gpuMs")]
     pub gpu_ms: u64,
@@ -52,25 +68,58 @@ pub(super) struct Usage(BTreeMap<UsageKey, Account>);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Account {
-    pub(super) gpus: u64,
-    pub(super) since: Instant,
-    /// GPU-milliseconds by day, until `since`.
-    pub(super) days: BTreeMap<u64, u128>,
+    gpus: u64,
+    since: Instant,
+    /// GPU-milliseconds by day, until `since`; shared with copies of the state.
+    days: Arc<BTreeMap<u64, u128>>,
+    /// Sum of the days.
+    total: u128,
 }
 
 impl Account {
+    pub(super) fn new(gpus: u64, since: Instant, days: BTreeMap<u64, u128>) -> Self {
+        Self {
+            gpus,
+            since,
+            total: days.values().sum(),
+            days: Arc::new(days),
+        }
+    }
+
+    pub(super) fn days(&self) -> &BTreeMap<u64, u128> {
+        &self.days
+    }
+
+    pub(super) fn since(&self) -> Instant {
+        self.since
+    }
+
     fn accrue(&mut self, at: Instant) {
-        while self.since < at && 0 < self.gpus {
-            let today = day(self.since);
-            let until = day_start(today + 1).min(at);
-            let length = until.since(self.since).ms();
-            *self.days.entry(today).or_default() += product(self.gpus, length);
-            if length == 0 {
-                break;
-            }
-            self.since = until;
+        for (day, gpu_ms) in self.fresh(at) {
+            *Arc::make_mut(&mut self.days).entry(day).or_default() += gpu_ms;
+            self.total += gpu_ms;
         }
         self.since = self.since.max(at);
+    }
+
+    /// GPU-milliseconds since the last change, by day.
+    fn fresh(&self, at: Instant) -> impl Iterator<Item = (u64, u128)> + use<> {
+        let gpus = self.gpus;
+        let days = days_between(self.since, at).filter(move |_| 0 < gpus);
+        days.map(move |(day, length)| (day, product(gpus, length)))
+    }
+
+    /// GPU-milliseconds by day. Of the stored days only the last can have more since.
+    fn rows(&self, now: Instant) -> impl Iterator<Item = (u64, u128)> {
+        let last = self.days.last_key_value().map(|(day, _)| *day);
+        let joins = move |day: u64| last == Some(day);
+        let joined = self.fresh(now).find(|(day, _)| joins(*day));
+        let joined = joined.map_or(0, |(_, gpu_ms)| gpu_ms);
+        let stored = self.days.iter().map(move |(day, gpu_ms)| {
+            let more = if joins(*day) { joined } else { 0 };
+            (*day, gpu_ms + more)
+        });
+        stored.chain(self.fresh(now).filter(move |(day, _)| !joins(*day)))
     }
 }
 
@@ -88,18 +137,29 @@ impl Usage {
     }
 
     pub(super) fn rows(&self, now: Instant) -> impl Iterator<Item = UsageRow> {
+        let accounts = self.0.iter();
+        accounts.flat_map(move |((owner, envelope, class), account)| {
+            account.rows(now).map(|(day, gpu_ms)| UsageRow {
+                owner: owner.clone(),
+                envelope: envelope.clone(),
+                class: *class,
+                day,
+                gpu_ms: saturated(gpu_ms),
+            })
+        })
+    }
+
+    pub(super) fn totals(&self, now: Instant) -> impl Iterator<Item = UsageTotal> {
         self.0
             .iter()
-            .flat_map(move |((owner, envelope, class), account)| {
-                let mut account = account.clone();
-                account.accrue(now);
-                account.days.into_iter().map(|(day, gpu_ms)| UsageRow {
+            .map(move |((owner, envelope, class), account)| {
+                let fresh = account.fresh(now).map(|(_, gpu_ms)| gpu_ms);
+                UsageTotal {
                     owner: owner.clone(),
                     envelope: envelope.clone(),
                     class: *class,
-                    day,
-                    gpu_ms: saturated(gpu_ms),
-                })
+                    gpu_ms: saturated(account.total + fresh.sum::<u128>()),
+                }
             })
     }
 
@@ -116,7 +176,8 @@ impl Usage {
     }
 }
 
-type DebitKey = (Option<EnvelopeId>, Class, u64);
+/// Envelope that paid, class, epoch, UTC day.
+pub(super) type DebitKey = (Option<EnvelopeId>, Class, u64, u64);
 
 /// Debits by run. Those of one run are shared with copies of the state.
 #[derive(Clone, Debug, Default)]
@@ -152,11 +213,24 @@ impl Debits {
     }
 }
 
-pub(super) fn debit((envelope, class, epoch): &DebitKey, gpu_ms: u128) -> Debit {
+/// The UTC days of an interval, each with the length of its part.
+pub(super) fn days_between(from: Instant, to: Instant) -> impl Iterator<Item = (u64, u64)> {
+    let mut from = from;
+    std::iter::from_fn(move || {
+        let today = day(from);
+        let until = day_start(today.saturating_add(1)).min(to);
+        let length = until.since(from).ms();
+        from = until;
+        (0 < length).then_some((today, length))
+    })
+}
+
+pub(super) fn debit((envelope, class, epoch, day): &DebitKey, gpu_ms: u128) -> Debit {
     Debit {
         envelope: envelope.clone(),
         class: *class,
         epoch: *epoch,
+        day: *day,
         gpu_ms: saturated(gpu_ms),
     }
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bursar_budget::accounts::HORIZON_DEFAULT;
 use bursar_budget::cover::{Borrowing, Request};
 use bursar_budget::spec::{Renew, Sharing};
-use bursar_budget::{Budget, Kind, MeterId, Work};
-use bursar_units::{Instant, Millis};
+use bursar_budget::{Budget, Class, EnvelopeId, Kind, MeterId, Work};
+use bursar_units::{Instant, Label, Millis};
 use proptest::prelude::*;
 
 use crate::naive::Naive;
@@ -176,6 +176,17 @@ fn compare(world: &World) {
         .usage(now)
         .map(|row| u128::from(row.gpu_ms))
         .sum();
+    for (row, total) in by_key(world).into_iter().zip(
+        world
+            .accounts
+            .usage_totals(now)
+            .filter(|total| 0 < total.gpu_ms),
+    ) {
+        assert_eq!(
+            row,
+            (total.owner, total.envelope, total.class, total.gpu_ms)
+        );
+    }
     let debits = world
         .order
         .iter()
@@ -187,6 +198,19 @@ fn compare(world: &World) {
         "conservation"
     );
     world.accounts.check(now).unwrap();
+}
+
+/// The usage rows of all days, added by owner, envelope and class.
+fn by_key(world: &World) -> Vec<(Label, Option<EnvelopeId>, Class, u64)> {
+    let mut sums: BTreeMap<_, u64> = BTreeMap::new();
+    for row in world.accounts.usage(world.now) {
+        *sums
+            .entry((row.owner, row.envelope, row.class))
+            .or_default() += row.gpu_ms;
+    }
+    let sums = sums.into_iter();
+    sums.map(|((owner, envelope, class), sum)| (owner, envelope, class, sum))
+        .collect()
 }
 
 /// The deadlines of both implementations agree.

@@ -1,9 +1,9 @@
 //! Rules by their letter.
 
-use bursar_budget::accounts::ConditionKind;
+use bursar_budget::accounts::{About, ConditionKind};
 use bursar_budget::cover::{Reason, RowState};
 use bursar_budget::spec::{OnExhaustion, Sharing};
-use bursar_budget::{MeterId, Renew};
+use bursar_budget::{Budget, MeterId, Pattern, Renew};
 use bursar_units::{INTEGER_MAX, Millis};
 
 use crate::world::*;
@@ -48,11 +48,15 @@ fn b2_an_acl_that_ends_demotes_a_loan_at_its_promise_end_only() {
         .iter()
         .find(|c| c.kind == ConditionKind::UnusedLending)
         .unwrap();
-    assert_eq!(
-        unused.about.len(),
-        2,
-        "a pattern without an owner, and a loan: {unused:?}"
-    );
+    let expected = [
+        About::Pattern(envelope_id("lab/b/x"), Pattern::new("b").unwrap()),
+        About::Loan {
+            envelope: envelope_id("lab/b/x"),
+            borrower: label("a"),
+            until: at(HOUR),
+        },
+    ];
+    assert_eq!(unused.about, expected);
     world.advance(at(2 * HOUR));
     let expected = [
         "0 take A x 2 until 3600000",
@@ -131,6 +135,10 @@ fn b2_on_exhaustion_end_is_told_at_depletion_only() {
 fn b3_an_epoch_is_kept_by_an_overlapping_window_and_closed_by_a_disjoint_one() {
     let mut e = envelope("x", 8);
     (e.end, e.renew) = (Some(at(24 * HOUR)), Some(Renew::Day));
+    let closed = |world: &World| -> Vec<u64> {
+        let epochs = world.accounts.closed_epochs(&meter("a/b/x")).iter();
+        epochs.map(|epoch| epoch.accrued).collect()
+    };
     let mut world = World::new(&[budget("a", "a", &[], vec![e.clone()])]);
     world.start("A", request("a", 1), None).unwrap();
     world.advance(at(2 * HOUR));
@@ -148,7 +156,7 @@ fn b3_an_epoch_is_kept_by_an_overlapping_window_and_closed_by_a_disjoint_one() {
     world.set(&budget("a", "a", &[], vec![e.clone()]));
     let view = world.accounts.meter(world.now, &meter("a/b/x")).unwrap();
     assert_eq!(
-        (view.epoch, view.accrued_gpu_ms, view.closed[0].accrued),
+        (view.epoch, view.accrued_gpu_ms, closed(&world)[0]),
         (1, 0, 2 * HOUR)
     );
     assert_eq!(
@@ -169,7 +177,7 @@ fn b3_an_epoch_is_kept_by_an_overlapping_window_and_closed_by_a_disjoint_one() {
     world.advance(at(40 * HOUR + HOUR / 2));
     world.rotate(&envelope_id("a/b/x"));
     let view = world.accounts.meter(world.now, &meter("a/b/x")).unwrap();
-    assert_eq!((view.epoch, view.closed[1].accrued), (2, HOUR / 2));
+    assert_eq!((view.epoch, closed(&world)[1]), (2, HOUR / 2));
     assert_eq!(view.window.unwrap().end, Some(at(41 * HOUR)));
     world.remove(&world.budget_id("a"));
     world.set(&budget("a", "a", &[], vec![e]));
@@ -233,6 +241,104 @@ fn d5_a_run_fits_a_window_that_opens_after_its_hard_end() {
         (trace.rows[0].room, trace.rows[0].until),
         (8, Some(at(241 * HOUR)))
     );
+}
+
+/// The things that make a condition true.
+fn about(world: &World, namespace: &str, kind: ConditionKind) -> Vec<About> {
+    let id = world.budget_id(namespace);
+    let mut conditions = world.accounts.conditions(world.now, &id).into_iter();
+    conditions
+        .find(|condition| condition.kind == kind)
+        .unwrap()
+        .about
+}
+
+/// A budget of the owner `p` with envelopes a to d and a cap over each list of members.
+fn capping(members: &[&[&str]]) -> Budget {
+    let list = ["a", "b", "c", "d"].map(|name| envelope(name, 1)).to_vec();
+    let mut budget = budget("p", "p", &[], list);
+    let caps = members.iter().enumerate();
+    let caps = caps.map(|(number, members)| cap(&format!("c{number}"), members, Some(1)));
+    budget.aggregate_caps = caps.collect();
+    budget
+}
+
+#[test]
+fn caps_cross_in_a_budget_and_across_budgets_and_not_if_they_are_nested_or_disjoint() {
+    let crossing = |members: &[&[&str]]| {
+        let world = World::new(&[capping(members)]);
+        about(&world, "p", ConditionKind::CrossingCaps).len()
+    };
+    assert_eq!(crossing(&[&["p/b/a", "p/b/b"], &["p/b/b", "p/b/c"]]), 1);
+    assert_eq!(
+        crossing(&[&["p/b/a", "p/b/b"], &["p/b/a"], &["p/b/a", "p/b/b"]]),
+        0,
+        "nested"
+    );
+    assert_eq!(
+        crossing(&[&["p/b/a", "p/b/b"], &["p/b/c", "p/b/d"]]),
+        0,
+        "disjoint"
+    );
+    // The parent's cap has an envelope of the child, and the child's cap has another one with it.
+    let mut child = budget("k", "k", &["p"], vec![envelope("x", 1), envelope("y", 1)]);
+    child.aggregate_caps = vec![cap("own", &["k/b/x", "k/b/y"], Some(1))];
+    let world = World::new(&[capping(&[&["p/b/c", "k/b/x"]]), child]);
+    let id = |cap: &str| match meter(cap) {
+        MeterId::Cap(id) => id,
+        other => panic!("{other}"),
+    };
+    let (of_parent, of_child) = (id("cap/p/b/c0"), id("cap/k/b/own"));
+    let pair = [About::Caps(of_parent.clone(), of_child.clone())];
+    assert_eq!(about(&world, "p", ConditionKind::CrossingCaps), pair);
+    let pair = [About::Caps(of_child, of_parent)];
+    assert_eq!(about(&world, "k", ConditionKind::CrossingCaps), pair);
+}
+
+#[test]
+fn a_cap_is_exhausted_by_a_take_that_fails_on_it() {
+    let mut world = World::new(&[capping(&[&["p/b/a", "p/b/b"]])]);
+    let failure = world
+        .accounts
+        .plan(world.now, &request("p", 5))
+        .unwrap_err();
+    let exhausted = |world: &World| about(world, "p", ConditionKind::CapExhausted).len();
+    assert_eq!(exhausted(&world), 0);
+    for near in world.accounts.exhausted(&failure.exhausted) {
+        world.accounts.note_near(world.now, &near);
+    }
+    assert_eq!(exhausted(&world), 1);
+}
+
+#[test]
+fn the_debits_of_a_run_are_kept_by_day() {
+    let mut small = envelope("x", 4);
+    small.end = Some(at(30 * HOUR));
+    let mut world = World::new(&[budget("a", "a", &[], vec![small])]);
+    world.advance(at(20 * HOUR));
+    world.start("A", request("a", 4), None).unwrap();
+    world.advance(at(50 * HOUR));
+    // Funded from 20 to 30 hours, then unfunded; the last of the three days is still open.
+    let expected = [(0, 4), (1, 6), (1, 18), (2, 2)];
+    let debits = |world: &World| -> Vec<(u64, u64)> {
+        let debits = world.accounts.debits(world.now, &label("A"));
+        let mut debits: Vec<_> = debits
+            .iter()
+            .map(|d| (d.day, d.gpu_ms / 4 / HOUR))
+            .collect();
+        debits.sort_unstable();
+        debits
+    };
+    assert_eq!(debits(&world), expected);
+    world.crash();
+    assert_eq!(debits(&world), expected);
+    world.close("A", 4);
+    assert_eq!(debits(&world), expected);
+    let total = world
+        .accounts
+        .usage_totals(world.now)
+        .map(|used| used.gpu_ms);
+    assert_eq!(total.sum::<u64>(), 4 * 30 * HOUR);
 }
 
 #[test]

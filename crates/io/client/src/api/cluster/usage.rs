@@ -56,7 +56,8 @@ pub struct UsageRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub owner: Option<Label>,
-    /// The run, as `NAMESPACE/NAME`, by run.
+    /// The run, as `NAMESPACE/NAME`, by run; absent there: the time that no row of a run has, which is
+    /// that of runs that are not remembered any more, and time lent to runs of others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// Identity of the run, by run.
@@ -71,7 +72,7 @@ pub struct UsageRow {
     /// Sums.
     #[serde(flatten)]
     pub sums: UsageSums,
-    /// Debits by envelope, class and epoch, by run.
+    /// Debits by envelope, class and epoch, by run: all its time but the unfunded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub debits: Vec<UsageDebit>,
 }
@@ -94,17 +95,16 @@ pub struct UsageSums {
     pub lent_gpu_ms: u64,
 }
 
-/// Time of a run that one envelope paid in one epoch.
+/// Time of a run that one envelope paid in one epoch, as far as it is in the period.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageDebit {
-    /// The envelope; absent: unfunded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub envelope: Option<String>,
+    /// The envelope.
+    pub envelope: String,
     /// Funding class.
     #[schema(value_type = crate::api::word::FundingClass)]
     pub class: Class,
-    /// Epoch of the envelope; 0 for unfunded time.
+    /// Epoch of the envelope.
     pub epoch: u64,
     /// GPU-milliseconds.
     pub gpu_ms: u64,

@@ -103,7 +103,11 @@ fn name(by: UsageBy, row: &UsageRow) -> String {
         UsageBy::Day => row.day.clone(),
         UsageBy::Envelope => row.envelope.clone(),
     };
-    name.unwrap_or_else(|| "unfunded".to_owned())
+    let rest = match by {
+        UsageBy::Run => "other runs",
+        _ => "unfunded",
+    };
+    name.unwrap_or_else(|| rest.to_owned())
 }
 
 fn owner(row: &UsageRow) -> String {
