@@ -1,15 +1,16 @@
-//! A second implementation, written from the text: plain lists, and every value recomputed from all
-//! events. It is slow on purpose and shares no code with the accounts but the declared types and the
+//! A second implementation, written from the text: it notes events in plain lists, and recomputes every
+//! value from them. It is slow on purpose and shares no code with the accounts but the declared types and the
 //! calendar, which has an oracle of its own.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use bursar_budget::accounts::HORIZON_DEFAULT;
 use bursar_budget::calendar::{Schedule, Window};
 use bursar_budget::cover::{Reason, Request};
 use bursar_budget::spec::Sharing;
 use bursar_budget::{
-    Budget, BudgetId, ClaimLine, Envelope, EnvelopeId, Funded, MeterId, Pool, Work,
+    Budget, BudgetId, ClaimId, ClaimLine, Envelope, EnvelopeId, Funded, MeterId, Pool, Terms, Work,
 };
 use bursar_units::{Instant, Label, Millis};
 
@@ -27,10 +28,22 @@ pub(crate) struct Claim {
     number: u64,
 }
 
+/// Fate of a claim at its promise end (B2).
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) enum Fate {
+    Extended(Instant),
+    Overruns,
+    Demoted,
+}
+
+/// A demotion: work, envelope, pool, GPUs.
+pub(crate) type Less = (Work, EnvelopeId, Pool, u64);
+
 /// GPU time that was charged: meters, from, to, GPUs.
+#[derive(Clone)]
 struct Rectangle(BTreeSet<MeterId>, Instant, Instant, u64);
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Naive {
     pub(crate) budgets: BTreeMap<BudgetId, Budget>,
     pub(crate) claims: Vec<Claim>,
@@ -41,23 +54,22 @@ pub(crate) struct Naive {
     pub(crate) unpaid: u128,
     windows: BTreeMap<MeterId, Option<Window>>,
     epochs: BTreeMap<MeterId, Instant>,
+    /// The highest limit in force since the epoch of a meter began; `None`: it had none at some time.
+    pub(crate) peaks: BTreeMap<MeterId, Option<u64>>,
+    /// Lending pools of envelopes that lend or lent.
+    pools: BTreeSet<MeterId>,
     number: u64,
 }
 
 impl Naive {
-    pub(crate) fn new(events: &[(Instant, Event)]) -> Self {
-        let mut naive = Self::default();
-        for (at, event) in events {
-            naive.apply(*at, event);
-        }
-        naive
-    }
-
-    fn apply(&mut self, at: Instant, event: &Event) {
+    pub(crate) fn apply(&mut self, at: Instant, event: &Event) {
         match event {
             Event::Set(budget) => {
                 self.cut_all(at);
                 self.budgets.insert(budget.id(), budget.clone());
+                let lending = budget.envelopes.iter().filter(|e| e.lending.is_some());
+                let pools = lending.map(|e| MeterId::Lending(budget.envelope_id(e)));
+                self.pools.extend(pools);
                 for (meter, schedule) in self.schedules() {
                     let old = self.windows.get(&meter).copied().flatten();
                     let new = schedule.current(at);
@@ -67,6 +79,11 @@ impl Naive {
                         (Some(_), None) => false,
                         (Some(old), Some(new)) => old.overlaps(&new) && old.end != new.end,
                     };
+                    if is_new {
+                        let limit = self.limits(&meter).1;
+                        let peak = self.peaks.entry(meter.clone()).or_insert(limit);
+                        *peak = limit.and_then(|limit| Some(limit.max((*peak)?)));
+                    }
                     if is_new && keeps {
                         self.windows.insert(meter, new);
                     }
@@ -87,6 +104,8 @@ impl Naive {
                 assert_eq!(u128::from(closed.accrued), self.accrued(&closed.meter, at));
                 self.epochs.insert(closed.meter.clone(), at);
                 self.windows.insert(closed.meter.clone(), closed.next);
+                let limit = self.limits(&closed.meter).1;
+                self.peaks.insert(closed.meter.clone(), limit);
             }
             Event::Funded(work, cause, of, lines) => {
                 for line in lines {
@@ -596,7 +615,7 @@ impl Naive {
     }
 
     /// The earliest promise end that needs a decision.
-    pub(crate) fn promise_end(&self) -> Option<Instant> {
+    pub(crate) fn next_promise_end(&self) -> Option<Instant> {
         let timed = self.claims.iter().filter(|claim| self.is_timed(claim));
         timed.map(|claim| claim.until).min()
     }
@@ -609,13 +628,177 @@ impl Naive {
         !claim.overruns && (claim.pool != Pool::Own || is_metered)
     }
 
+    /// B2: whether the envelope still permits the claim, and whether one more horizon fits.
+    pub(crate) fn promise_end(&self, now: Instant, id: &ClaimId, terms: &Terms) -> Fate {
+        let claim = &self.claims[self.find(&id.work, &id.envelope, id.pool).unwrap()];
+        let Some((budget, e)) = self.spec(&id.envelope) else {
+            return Fate::Demoted;
+        };
+        let relation = self.relation(&terms.owner, &budget.owner);
+        let permits = match id.pool {
+            Pool::Own => budget.owner == terms.owner,
+            Pool::Family => {
+                e.sharing == Sharing::Family && relation.is_some_and(|(tier, _)| 0 < tier)
+            }
+            Pool::Lent => e.lends_to(&terms.owner),
+        };
+        if !permits {
+            return Fate::Demoted;
+        }
+        let mut until = now.after(e.admission_horizon.unwrap_or(HORIZON_DEFAULT));
+        until = terms.hard_end.map_or(until, |end| until.min(end));
+        // Its own promise is over, so the committed time is that of the others and its accrued time.
+        assert!(claim.until <= now);
+        let fits = self.charged(&id.envelope, id.pool).iter().all(|meter| {
+            let end = self.window(meter).and_then(|window| window.end);
+            let until = end.map_or(until, |end| end.min(until));
+            let more = u128::from(claim.gpus) * u128::from(until.since(now).ms());
+            let (gpus, time) = self.limits(meter);
+            gpus.is_none_or(|limit| self.gpus(meter) <= limit)
+                && time.is_none_or(|time| self.committed(meter, now) + more <= u128::from(time))
+        });
+        if fits && now < until {
+            Fate::Extended(until)
+        } else {
+            Fate::Overruns
+        }
+    }
+
+    /// Claims whose promise ends at an instant, in keep order.
+    pub(crate) fn ending(&self, now: Instant) -> Vec<ClaimId> {
+        let timed = self.claims.iter().filter(|claim| self.is_timed(claim));
+        let mut ending: Vec<&Claim> = timed.filter(|claim| claim.until <= now).collect();
+        ending.sort_by_key(|claim| keep_order(claim));
+        let id = |claim: &&Claim| ClaimId {
+            work: claim.work.clone(),
+            envelope: claim.envelope.clone(),
+            pool: claim.pool,
+        };
+        ending.iter().map(id).collect()
+    }
+
+    /// All overrunning claims on the meters that have no time left, in keep order (B2).
+    pub(crate) fn depleted(&self, now: Instant) -> Vec<Less> {
+        let is_depleted = |meter: &MeterId| {
+            let width: u64 = self.on(meter).filter(|c| c.overruns).map(|c| c.gpus).sum();
+            let window = self.window(meter);
+            let is_over = window.is_none_or(|w| w.end.is_some_and(|end| end <= now));
+            let limit = self.limits(meter).1.filter(|_| !is_over && 0 < width);
+            limit.is_some_and(|limit| {
+                u128::from(limit) < self.committed(meter, now) + u128::from(width)
+            })
+        };
+        let overruns = self.claims.iter().filter(|claim| claim.overruns);
+        let mut list: Vec<&Claim> = overruns
+            .filter(|c| self.charged(&c.envelope, c.pool).iter().any(is_depleted))
+            .collect();
+        list.sort_by_key(|claim| keep_order(claim));
+        let less = |c: &&Claim| (c.work.clone(), c.envelope.clone(), c.pool, c.gpus);
+        list.iter().map(less).collect()
+    }
+
+    /// B6: the takes with the smallest number of the newest Family claims on the owner's envelopes of
+    /// the flavor demoted, and these claims.
+    pub(crate) fn plan_recalling(
+        &self,
+        now: Instant,
+        request: &Request,
+    ) -> Result<(Vec<ClaimLine>, Vec<Less>), (Reason, u64)> {
+        let failure = match self.plan(now, request, HORIZON_DEFAULT) {
+            Ok(lines) => return Ok((lines, Vec::new())),
+            Err(failure) => failure,
+        };
+        let mut copy = self.clone();
+        let mut recalled = Vec::new();
+        loop {
+            let may_go = |claim: &&Claim| {
+                let spec = copy.spec(&claim.envelope);
+                let is_own = spec.is_some_and(|(budget, e)| {
+                    budget.owner == request.owner && e.flavor == request.flavor
+                });
+                claim.pool == Pool::Family && is_own
+            };
+            let newest = copy
+                .claims
+                .iter()
+                .filter(may_go)
+                .max_by_key(|claim| claim.number);
+            let Some(claim) = newest.cloned() else {
+                return Err(failure);
+            };
+            let place = copy
+                .claims
+                .iter()
+                .position(|other| other.number == claim.number);
+            copy.shrink(now, place.unwrap(), claim.gpus);
+            recalled.push((claim.work, claim.envelope, claim.pool, claim.gpus));
+            if let Ok(lines) = copy.plan(now, request, HORIZON_DEFAULT) {
+                return Ok((lines, recalled));
+            }
+        }
+    }
+
+    /// The meters to refit when a budget is set or dropped: those that are new or gone, whose limit
+    /// fell, whose schedule moved or whose members joined (B4).
+    pub(crate) fn tightened(&self, id: &BudgetId, after: Option<&Budget>) -> BTreeSet<MeterId> {
+        let mut later = self.clone();
+        later.budgets.remove(id);
+        later
+            .budgets
+            .extend(after.map(|budget| (id.clone(), budget.clone())));
+        let (before, after) = (self.schedules(), later.schedules());
+        let of_budget = |meter: &&MeterId| meter.budget() == *id;
+        let all: BTreeSet<&MeterId> = before
+            .keys()
+            .chain(after.keys())
+            .filter(of_budget)
+            .collect();
+        let falls = |old: Option<u64>, new: Option<u64>| match (old, new) {
+            (_, None) => false,
+            (old, Some(new)) => old.is_none_or(|old| new < old),
+        };
+        let is_hit = |meter: &&MeterId| {
+            let (old, new) = (self.limits(meter), later.limits(meter));
+            let (then, now) = (self.members(meter), later.members(meter));
+            before.get(meter) != after.get(meter)
+                || falls(old.0, new.0)
+                || falls(old.1, new.1)
+                || now.iter().any(|member| !then.contains(member))
+        };
+        all.into_iter().filter(is_hit).cloned().collect()
+    }
+
+    /// The members of a cap.
+    fn members(&self, meter: &MeterId) -> Vec<EnvelopeId> {
+        let caps = self.budgets.values().flat_map(|budget| {
+            let caps = budget.aggregate_caps.iter();
+            caps.map(|cap| (MeterId::Cap(budget.cap_id(cap)), &cap.envelopes))
+        });
+        let members = caps.filter(|(cap, _)| cap == meter);
+        members.flat_map(|(_, members)| members.clone()).collect()
+    }
+
+    /// The declared meters whose window ends at an instant.
+    pub(crate) fn edges(&self, now: Instant) -> BTreeSet<MeterId> {
+        let ends = |meter: &MeterId| self.window(meter).is_some_and(|w| w.end == Some(now));
+        let declared = self.schedules().into_keys();
+        declared
+            .filter(|meter| self.is_there(meter) && ends(meter))
+            .collect()
+    }
+
+    /// A lending pool is there if its envelope lends or lent.
+    fn is_there(&self, meter: &MeterId) -> bool {
+        !matches!(meter, MeterId::Lending(_)) || self.pools.contains(meter)
+    }
+
     /// B4, on the state before the demotions.
     pub(crate) fn refit(
         &mut self,
         now: Instant,
         meters: &BTreeSet<MeterId>,
         pods: &BTreeMap<Work, u64>,
-    ) -> Vec<(Work, EnvelopeId, Pool, u64)> {
+    ) -> Vec<Less> {
         self.cut_all(now);
         let is_hit = |claim: &Claim, all: &Self| {
             !all.charged(&claim.envelope, claim.pool).is_disjoint(meters)
@@ -624,7 +807,7 @@ impl Naive {
             .into_iter()
             .partition(|c| is_hit(c, self));
         self.claims = on;
-        off.sort_by_key(|claim| (claim.pool.keep(), claim.number));
+        off.sort_by_key(keep_order);
         let mut demoted = Vec::new();
         for claim in off {
             let mut stays = claim.gpus;
@@ -685,4 +868,11 @@ impl Naive {
         let unpaid: u128 = self.unfunded.iter().map(|c| area(c.3, now, c.1)).sum();
         past + live + unpaid + self.unpaid
     }
+}
+
+/// B4: pool Own, Lent, Family; inside a pool the one funded first.
+fn keep_order(claim: &Claim) -> (Option<usize>, u64) {
+    let pools = [Pool::Own, Pool::Lent, Pool::Family];
+    let pool = pools.iter().position(|pool| *pool == claim.pool);
+    (pool, claim.number)
 }

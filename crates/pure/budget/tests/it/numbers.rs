@@ -99,6 +99,9 @@ fn rounding_never_overdraws() {
     e.admission_horizon = Some(Millis::from_secs(60));
     let mut world = World::new(&[budget("a", "a", &[], vec![e])]);
     world.start("A", request("a", 7), None).unwrap();
+    world.advance(at(514_285));
+    let view = world.accounts.meter(world.now, &meter("a/b/e")).unwrap();
+    assert_eq!((view.accrued_gpu_ms, view.gpus_used), (3_599_995, 0));
     world.advance(at(HOUR));
     let money = world.money();
     assert_eq!(money.len(), 1 + 7 + 2, "{money:?}");

@@ -1,15 +1,14 @@
 //! Random worlds against the naive implementation.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bursar_budget::accounts::HORIZON_DEFAULT;
 use bursar_budget::cover::{Borrowing, Request};
 use bursar_budget::spec::{Renew, Sharing};
-use bursar_budget::{Budget, Class, EnvelopeId, Kind, MeterId, Work};
+use bursar_budget::{Budget, Class, EnvelopeId, Kind};
 use bursar_units::{Instant, Label, Millis};
 use proptest::prelude::*;
 
-use crate::naive::Naive;
 use crate::world::*;
 
 const OWNERS: [&str; 6] = ["org", "a", "b", "a1", "a2", "lab"];
@@ -125,7 +124,7 @@ fn asked(owner: usize, gpus: u64, hours: u64, ask: u64, now: Instant) -> Request
 
 /// Everything that both implementations say about the present state.
 fn compare(world: &World) {
-    let (now, naive) = (world.now, Naive::new(&world.events));
+    let (now, naive) = (world.now, &world.naive);
     for budget in world.accounts.budgets() {
         for view in world.accounts.meters(now, &budget.id()) {
             let meter = &view.meter;
@@ -215,9 +214,9 @@ fn by_key(world: &World) -> Vec<(Label, Option<EnvelopeId>, Class, u64)> {
 
 /// The deadlines of both implementations agree.
 fn compare_deadlines(world: &World) {
-    let naive = Naive::new(&world.events);
+    let naive = &world.naive;
     let next = |kind| world.accounts.next_deadline_of(kind);
-    assert_eq!(next(Kind::PromiseEnd), naive.promise_end());
+    assert_eq!(next(Kind::PromiseEnd), naive.next_promise_end());
     assert_eq!(next(Kind::Depletion), naive.depletion(world.now));
 }
 
@@ -231,17 +230,8 @@ fn play(world: &mut World, op: &Op, mut each: impl FnMut(&mut World)) {
             ask,
         } => {
             let request = asked(*owner, *gpus, *hours, *ask, world.now);
-            let naive = Naive::new(&world.events);
-            let before = naive.plan(world.now, &request, HORIZON_DEFAULT);
             let name = format!("run-{}", world.order.len());
-            let plan = world.start(&name, request, *pod);
-            if let Ok(plan) = plan {
-                assert_eq!(
-                    before.is_ok(),
-                    plan.recalled.is_empty(),
-                    "a recall only after a failure"
-                );
-            }
+            let _ = world.start(&name, request, *pod);
         }
         Op::Close { run, gpus } => {
             if let Some(work) = world.order.get(*run).cloned() {
@@ -253,7 +243,6 @@ fn play(world: &mut World, op: &Op, mut each: impl FnMut(&mut World)) {
         }
         Op::Set { owner, shape } => {
             let budget = shaped(*owner, *shape, world.now);
-            check_refit(world, &budget);
             world.set(&budget);
         }
         Op::Drop { owner } => world.remove(&shaped(*owner, 0, world.now).id()),
@@ -267,33 +256,6 @@ fn play(world: &mut World, op: &Op, mut each: impl FnMut(&mut World)) {
         }
     }
     each(world);
-}
-
-/// The refit of an edit demotes the claims that the naive one demotes.
-fn check_refit(world: &World, budget: &Budget) {
-    let mut copy = world.clone();
-    let edit = copy.accounts.edit(copy.now, budget);
-    copy.events.push((copy.now, Event::Set(budget.clone())));
-    copy.accounts.set_budget(copy.now, budget);
-    for closed in &edit.closed {
-        copy.events.push((copy.now, Event::Closed(closed.clone())));
-        copy.accounts.close_epoch(copy.now, closed);
-    }
-    let pods: BTreeMap<Work, u64> = copy
-        .runs
-        .iter()
-        .filter_map(|(work, run)| Some((work.clone(), run.terms.pod_gpus?)))
-        .collect();
-    let demoted = copy.accounts.refit(copy.now, &edit.refit).list;
-    let demoted: Vec<_> = demoted
-        .into_iter()
-        .map(|d| (d.work, d.line.envelope, d.line.pool, d.line.gpus))
-        .collect();
-    let meters: BTreeSet<MeterId> = edit.refit;
-    assert_eq!(
-        demoted,
-        Naive::new(&copy.events).refit(copy.now, &meters, &pods)
-    );
 }
 
 fn world() -> World {
@@ -353,25 +315,6 @@ proptest! {
         for owner in 0..6 {
             let request = asked(owner, 9, 1, ask, at(0));
             prop_assert_eq!(forth.accounts.trace(at(0), &request), back.accounts.trace(at(0), &request));
-        }
-    }
-
-    #[test]
-    fn the_recall_is_the_smallest(ops in prop::collection::vec(op(), 1..16), owner in 0..6_usize, ask in any::<u64>()) {
-        let mut world = world();
-        for op in &ops {
-            play(&mut world, op, |_| {});
-        }
-        let request = asked(owner, 5, 1, ask, world.now);
-        if let Ok(plan) = world.accounts.plan_recalling(world.now, &request) {
-            let mut copy = world.clone();
-            for demotion in &plan.recalled {
-                prop_assert!(copy.accounts.plan(copy.now, &request).is_err(), "fewer would do");
-                let line = demotion.line.clone();
-                copy.accounts.demote(copy.now, &demotion.work, demotion.cause, &[line]);
-            }
-            let after = copy.accounts.plan(copy.now, &request).unwrap();
-            prop_assert_eq!(after.lines, plan.lines);
         }
     }
 

@@ -1,4 +1,5 @@
-//! A small plane: it carries out the decisions of the accounts and writes each event down.
+//! A small plane: it carries out the decisions of the accounts, writes each event down, and compares
+//! each decision with that of the naive implementation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +10,8 @@ use bursar_budget::{
     EpochClosed, Funded, Kind, Lending, MeterId, Pattern, Place, Selector, Take, Terms, Work,
 };
 use bursar_units::{Instant, Label, Millis, ObjectName};
+
+use crate::naive::{Fate, Less, Naive};
 
 pub(crate) const HOUR: u64 = 3_600_000;
 
@@ -152,7 +155,7 @@ pub(crate) enum Event {
 
 #[derive(Clone, Default)]
 pub(crate) struct World {
-    pub(crate) events: Vec<(Instant, Event)>,
+    pub(crate) naive: Naive,
     pub(crate) accounts: Accounts,
     pub(crate) now: Instant,
     /// Events: `TIME TEXT`.
@@ -177,7 +180,9 @@ impl World {
 
     pub(crate) fn set(&mut self, budget: &Budget) {
         let edit = self.accounts.edit(self.now, budget);
-        self.events.push((self.now, Event::Set(budget.clone())));
+        let tightened = self.naive.tightened(&budget.id(), Some(budget));
+        assert_eq!(edit.refit, tightened, "meters to refit");
+        self.naive.apply(self.now, &Event::Set(budget.clone()));
         self.accounts.set_budget(self.now, budget);
         for closed in &edit.closed {
             self.close_epoch(self.now, closed);
@@ -187,8 +192,9 @@ impl World {
 
     fn close_epoch(&mut self, at: Instant, closed: &EpochClosed) {
         self.write(at, &format!("closed {} {}", closed.meter, closed.accrued));
-        self.events.push((at, Event::Closed(closed.clone())));
+        self.naive.apply(at, &Event::Closed(closed.clone()));
         self.accounts.close_epoch(at, closed);
+        self.check_peaks(at);
     }
 
     pub(crate) fn rotate(&mut self, envelope: &EnvelopeId) {
@@ -201,14 +207,19 @@ impl World {
     }
 
     pub(crate) fn remove(&mut self, id: &BudgetId) {
-        self.events.push((self.now, Event::Dropped(id.clone())));
         let meters = self.accounts.removal(id);
+        assert_eq!(meters, self.naive.tightened(id, None), "meters to refit");
+        self.naive.apply(self.now, &Event::Dropped(id.clone()));
         self.accounts.drop_budget(self.now, id);
         self.refit(self.now, &meters);
     }
 
     fn refit(&mut self, at: Instant, meters: &BTreeSet<MeterId>) {
         let demotions = self.accounts.refit(at, meters);
+        let pods = self.runs.iter();
+        let pods = pods.filter_map(|(work, run)| Some((work.clone(), run.terms.pod_gpus?)));
+        let expected = self.naive.clone().refit(at, meters, &pods.collect());
+        assert_eq!(less(&demotions.list), expected, "refit of {meters:?}");
         self.demote(at, &demotions);
         self.refund(at);
     }
@@ -229,9 +240,10 @@ impl World {
         );
         self.write(at, &text);
         let event = Event::Demoted(demotion.work.clone(), line.clone());
-        self.events.push((at, event));
+        self.naive.apply(at, &event);
         let lines = std::slice::from_ref(line);
         self.accounts.demote(at, &demotion.work, cause, lines);
+        self.check_peaks(at);
     }
 
     pub(crate) fn fund(
@@ -251,8 +263,9 @@ impl World {
             );
         }
         let event = Event::Funded(work.clone(), cause, of, lines.to_vec());
-        self.events.push((at, event));
+        self.naive.apply(at, &event);
         self.accounts.fund(at, work, &terms, cause, of, lines);
+        self.check_peaks(at);
     }
 
     /// Starts a run if it is covered, with recall.
@@ -263,7 +276,12 @@ impl World {
         pod_gpus: Option<u64>,
     ) -> Result<Plan, Failure> {
         let work = work(run);
-        let plan = self.accounts.plan_recalling(self.now, &request)?;
+        let plan = self.accounts.plan_recalling(self.now, &request);
+        let decided = plan.as_ref().map_err(|f| (f.reason, f.short));
+        let decided = decided.map(|plan| (plan.lines.clone(), less(&plan.recalled)));
+        let expected = self.naive.plan_recalling(self.now, &request);
+        assert_eq!(decided, expected, "payers and recalled claims");
+        let plan = plan?;
         for demotion in &plan.recalled {
             self.demote_one(self.now, demotion);
         }
@@ -291,7 +309,7 @@ impl World {
 
     pub(crate) fn close(&mut self, run: &str, gpus: u64) {
         self.write(self.now, &format!("close {run} {gpus}"));
-        self.events.push((self.now, Event::Shut(work(run), gpus)));
+        self.naive.apply(self.now, &Event::Shut(work(run), gpus));
         self.accounts.close(self.now, &work(run), gpus);
         self.refund(self.now);
     }
@@ -329,23 +347,50 @@ impl World {
             self.now = at;
             self.step(at, kind);
             self.accounts.reach(at);
+            self.check_peaks(at);
         }
         self.now = to;
+        self.check_peaks(to);
+    }
+
+    /// No meter has accrued more than the highest limit that it had in this epoch.
+    fn check_peaks(&self, at: Instant) {
+        for (meter, peak) in &self.naive.peaks {
+            let view = self.accounts.meter(at, meter);
+            if let (Some(view), Some(peak)) = (view, peak) {
+                assert!(
+                    view.accrued_gpu_ms <= *peak,
+                    "overdrawn at {at:?}: {view:?}"
+                );
+            }
+        }
     }
 
     fn step(&mut self, at: Instant, kind: Kind) {
         match kind {
             Kind::WindowEdge => {
                 let edges = self.accounts.edges(at);
+                let meters: BTreeSet<MeterId> = edges.iter().map(|e| e.meter.clone()).collect();
+                assert_eq!(meters, self.naive.edges(at), "windows that end");
                 for closed in &edges {
                     self.close_epoch(at, closed);
                 }
-                let meters = edges.into_iter().map(|closed| closed.meter).collect();
                 self.refit(at, &meters);
             }
             Kind::PromiseEnd => {
-                for claim in self.accounts.promise_ends(at) {
-                    match self.accounts.promise_end(at, &claim).unwrap() {
+                let claims = self.accounts.promise_ends(at);
+                assert_eq!(claims, self.naive.ending(at), "promises that end");
+                for claim in claims {
+                    let fate = self.accounts.promise_end(at, &claim).unwrap();
+                    let decided = match &fate {
+                        PromiseEnd::Extended(line) => Fate::Extended(line.until),
+                        PromiseEnd::Overruns { .. } => Fate::Overruns,
+                        PromiseEnd::Demoted(_) => Fate::Demoted,
+                    };
+                    let terms = &self.runs[&claim.work].terms;
+                    let expected = self.naive.promise_end(at, &claim, terms);
+                    assert_eq!(decided, expected, "{claim:?} at {at:?}");
+                    match fate {
                         PromiseEnd::Extended(line) => {
                             self.fund(at, &claim.work, Funded::Extension, None, &[line]);
                         }
@@ -359,6 +404,8 @@ impl World {
             }
             Kind::Depletion => {
                 let demotions = self.accounts.depletions(at);
+                let expected = self.naive.depleted(at);
+                assert_eq!(less(&demotions.list), expected, "depletion at {at:?}");
                 self.demote(at, &demotions);
                 self.refund(at);
             }
@@ -397,6 +444,14 @@ impl World {
             .map(String::as_str)
             .collect()
     }
+}
+
+fn less(demotions: &[Demotion]) -> Vec<Less> {
+    let less = |d: &Demotion| {
+        let line = &d.line;
+        (d.work.clone(), line.envelope.clone(), line.pool, line.gpus)
+    };
+    demotions.iter().map(less).collect()
 }
 
 impl World {

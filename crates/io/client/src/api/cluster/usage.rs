@@ -56,8 +56,7 @@ pub struct UsageRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub owner: Option<Label>,
-    /// The run, as `NAMESPACE/NAME`, by run; absent there: the time that no row of a run has, which is
-    /// that of runs that are not remembered any more, and time lent to runs of others.
+    /// The run, as `NAMESPACE/NAME`, by run; absent there: runs that no other row has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// Identity of the run, by run.
@@ -72,7 +71,7 @@ pub struct UsageRow {
     /// Sums.
     #[serde(flatten)]
     pub sums: UsageSums,
-    /// Debits by envelope, class and epoch, by run: all its time but the unfunded.
+    /// Debits by envelope, class and epoch, by run; the unfunded time has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub debits: Vec<UsageDebit>,
 }
@@ -95,7 +94,7 @@ pub struct UsageSums {
     pub lent_gpu_ms: u64,
 }
 
-/// Time of a run that one envelope paid in one epoch, as far as it is in the period.
+/// Time of a run that one envelope paid in one epoch.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageDebit {
