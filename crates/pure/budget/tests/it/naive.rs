@@ -39,9 +39,9 @@ pub(crate) enum Fate {
 /// A demotion: work, envelope, pool, GPUs.
 pub(crate) type Less = (Work, EnvelopeId, Pool, u64);
 
-/// GPU time that was charged: meters, from, to, GPUs.
+/// GPU time that was charged: the milliseconds in the window of each meter, all milliseconds, GPUs.
 #[derive(Clone)]
-struct Rectangle(BTreeSet<MeterId>, Instant, Instant, u64);
+struct Rectangle(BTreeMap<MeterId, u64>, u64, u64);
 
 #[derive(Clone, Default)]
 pub(crate) struct Naive {
@@ -53,7 +53,6 @@ pub(crate) struct Naive {
     /// GPU time of runs that nobody paid.
     pub(crate) unpaid: u128,
     windows: BTreeMap<MeterId, Option<Window>>,
-    epochs: BTreeMap<MeterId, Instant>,
     /// The highest limit in force since the epoch of a meter began; `None`: it had none at some time.
     pub(crate) peaks: BTreeMap<MeterId, Option<u64>>,
     /// Lending pools of envelopes that lend or lent.
@@ -70,14 +69,18 @@ impl Naive {
                 let lending = budget.envelopes.iter().filter(|e| e.lending.is_some());
                 let pools = lending.map(|e| MeterId::Lending(budget.envelope_id(e)));
                 self.pools.extend(pools);
-                for (meter, schedule) in self.schedules() {
+                let mut declared = self.schedules();
+                declared.retain(|meter, _| self.is_there(meter));
+                for (meter, schedule) in declared {
                     let old = self.windows.get(&meter).copied().flatten();
                     let new = schedule.current(at);
                     let is_new = budget.id() == meter.budget();
                     let keeps = match (old, new) {
                         (None, _) => true,
                         (Some(_), None) => false,
-                        (Some(old), Some(new)) => old.overlaps(&new) && old.end != new.end,
+                        (Some(old), Some(new)) => {
+                            old.overlaps(&new) && !(old.end == new.end && new.start <= old.start)
+                        }
                     };
                     if is_new {
                         let limit = self.limits(&meter).1;
@@ -102,7 +105,10 @@ impl Naive {
             }
             Event::Closed(closed) => {
                 assert_eq!(u128::from(closed.accrued), self.accrued(&closed.meter, at));
-                self.epochs.insert(closed.meter.clone(), at);
+                self.cut_all(at);
+                for rectangle in &mut self.rectangles {
+                    rectangle.0.remove(&closed.meter);
+                }
                 self.windows.insert(closed.meter.clone(), closed.next);
                 let limit = self.limits(&closed.meter).1;
                 self.peaks.insert(closed.meter.clone(), limit);
@@ -198,8 +204,10 @@ impl Naive {
     /// Ends the rectangle of a claim and begins the next.
     fn cut(&mut self, at: Instant, claim: usize) {
         let state = &self.claims[claim];
-        let meters = self.charged(&state.envelope, state.pool);
-        let rectangle = Rectangle(meters, state.from, at, state.gpus);
+        let meters = self.charged(&state.envelope, state.pool).into_iter();
+        let in_window = meters.map(|meter| (meter.clone(), self.length(&meter, state.from, at)));
+        let length = at.since(state.from).ms();
+        let rectangle = Rectangle(in_window.collect(), length, state.gpus);
         self.rectangles.push(rectangle);
         self.claims[claim].from = at;
     }
@@ -286,16 +294,29 @@ impl Naive {
     }
 
     pub(crate) fn accrued(&self, meter: &MeterId, now: Instant) -> u128 {
-        let since = self.epochs.get(meter).copied().unwrap_or_default();
-        let area = |from: Instant, to: Instant, gpus: u64| {
-            u128::from(gpus) * u128::from(to.max(since).since(from.max(since)).ms())
-        };
-        let past = self.rectangles.iter().filter(|r| r.0.contains(meter));
-        let past: u128 = past.map(|r| area(r.1, r.2, r.3)).sum();
-        past + self
+        let area = |length: u64, gpus: u64| u128::from(gpus) * u128::from(length);
+        let past = self.rectangles.iter();
+        let past = past.map(|r| area(r.0.get(meter).copied().unwrap_or(0), r.2));
+        let live = self
             .on(meter)
-            .map(|c| area(c.from, now, c.gpus))
-            .sum::<u128>()
+            .map(|c| area(self.length(meter, c.from, now), c.gpus));
+        past.chain(live).sum()
+    }
+
+    /// The milliseconds of an interval that lie in the window of a meter.
+    fn length(&self, meter: &MeterId, from: Instant, to: Instant) -> u64 {
+        let Some(window) = self.window(meter) else {
+            return 0;
+        };
+        let from = window.start.map_or(from, |start| start.max(from));
+        window.end.map_or(to, |end| end.min(to)).since(from).ms()
+    }
+
+    /// The time limit of a meter that has a window.
+    fn time_limit(&self, meter: &MeterId) -> Option<u64> {
+        self.limits(meter)
+            .1
+            .filter(|_| self.window(meter).is_some())
     }
 
     pub(crate) fn window(&self, meter: &MeterId) -> Option<Window> {
@@ -304,10 +325,9 @@ impl Naive {
 
     /// accrued(t) + Σ w·max(0, min(E, e) − t).
     pub(crate) fn committed(&self, meter: &MeterId, now: Instant) -> u128 {
-        let end = self.window(meter).and_then(|window| window.end);
         let promised = self.on(meter).filter(|claim| !claim.overruns).map(|claim| {
-            let until = end.map_or(claim.until, |end| end.min(claim.until));
-            u128::from(claim.gpus) * u128::from(until.since(now).ms())
+            let length = self.length(meter, now, claim.until);
+            u128::from(claim.gpus) * u128::from(length)
         });
         self.accrued(meter, now) + promised.sum::<u128>()
     }
@@ -533,15 +553,14 @@ impl Naive {
             )
         });
         for meter in meters {
-            let end = self.window(&meter).and_then(|window| window.end);
-            let clip = |until: Instant| end.map_or(until, |end| end.min(until)).since(now).ms();
+            let clip = |until: Instant| self.length(&meter, now, until);
             let on = || {
                 takes
                     .iter()
                     .filter(|t| self.charged(&t.envelope, t.pool).contains(&meter))
             };
             let is_cap = matches!(meter, MeterId::Cap(_));
-            let (gpus, time) = self.limits(&meter);
+            let (gpus, time) = (self.limits(&meter).0, self.time_limit(&meter));
             if let Some(limit) = gpus {
                 let used = self.gpus(&meter) + on().map(|t| t.gpus).sum::<u64>();
                 let reason = if is_cap {
@@ -564,7 +583,10 @@ impl Naive {
                     Reason::IntegralCapExceeded
                 };
                 let room = match (u128::from(limit).checked_sub(committed), clip(until)) {
-                    (None, _) | (Some(_), 0) => 0,
+                    (None, _) => 0,
+                    // An empty promise takes nothing where time is limited.
+                    (Some(_), _) if until <= now => 0,
+                    (Some(_), 0) => u64::MAX,
                     (Some(left), length) => u64::try_from(left / u128::from(length)).unwrap(),
                 };
                 if room < best.0 {
@@ -603,12 +625,14 @@ impl Naive {
             .flat_map(|c| self.charged(&c.envelope, c.pool))
             .collect();
         let instants = meters.iter().filter_map(|meter| {
-            let limit = self.limits(meter).1?;
+            let limit = self.time_limit(meter)?;
             let width: u64 = self.on(meter).filter(|c| c.overruns).map(|c| c.gpus).sum();
             let left = u128::from(limit).saturating_sub(self.committed(meter, now));
             let length = left.checked_div(u128::from(width))?;
-            let at = now.after(Millis::from_ms(u64::try_from(length).unwrap()));
-            let end = self.window(meter)?.end;
+            let window = self.window(meter)?;
+            let from = window.start.map_or(now, |start| start.max(now));
+            let at = from.after(Millis::from_ms(u64::try_from(length).unwrap()));
+            let end = window.end;
             end.is_none_or(|end| at < end).then_some(at)
         });
         instants.min()
@@ -622,9 +646,7 @@ impl Naive {
 
     fn is_timed(&self, claim: &Claim) -> bool {
         let meters = self.charged(&claim.envelope, claim.pool);
-        let is_metered = meters
-            .iter()
-            .any(|m| self.limits(m).1.is_some() && self.window(m).is_some());
+        let is_metered = meters.iter().any(|m| self.time_limit(m).is_some());
         !claim.overruns && (claim.pool != Pool::Own || is_metered)
     }
 
@@ -650,10 +672,8 @@ impl Naive {
         // Its own promise is over, so the committed time is that of the others and its accrued time.
         assert!(claim.until <= now);
         let fits = self.charged(&id.envelope, id.pool).iter().all(|meter| {
-            let end = self.window(meter).and_then(|window| window.end);
-            let until = end.map_or(until, |end| end.min(until));
-            let more = u128::from(claim.gpus) * u128::from(until.since(now).ms());
-            let (gpus, time) = self.limits(meter);
+            let more = u128::from(claim.gpus) * u128::from(self.length(meter, now, until));
+            let (gpus, time) = (self.limits(meter).0, self.time_limit(meter));
             gpus.is_none_or(|limit| self.gpus(meter) <= limit)
                 && time.is_none_or(|time| self.committed(meter, now) + more <= u128::from(time))
         });
@@ -681,9 +701,8 @@ impl Naive {
     pub(crate) fn depleted(&self, now: Instant) -> Vec<Less> {
         let is_depleted = |meter: &MeterId| {
             let width: u64 = self.on(meter).filter(|c| c.overruns).map(|c| c.gpus).sum();
-            let window = self.window(meter);
-            let is_over = window.is_none_or(|w| w.end.is_some_and(|end| end <= now));
-            let limit = self.limits(meter).1.filter(|_| !is_over && 0 < width);
+            let is_open = self.window(meter).is_some_and(|window| window.is_open(now));
+            let limit = self.limits(meter).1.filter(|_| is_open && 0 < width);
             limit.is_some_and(|limit| {
                 u128::from(limit) < self.committed(meter, now) + u128::from(width)
             })
@@ -842,13 +861,10 @@ impl Naive {
                 .charged(&claim.envelope, claim.pool)
                 .iter()
                 .all(|meter| {
-                    let (limit, time) = self.limits(meter);
-                    let end = self.window(meter).and_then(|window| window.end);
-                    let until = end.map_or(claim.until, |end| end.min(claim.until));
-                    let length = if claim.overruns {
-                        0
-                    } else {
-                        until.since(now).ms()
+                    let (limit, time) = (self.limits(meter).0, self.time_limit(meter));
+                    let length = match claim.overruns {
+                        true => 0,
+                        false => self.length(meter, now, claim.until),
                     };
                     let more = u128::from(gpus) * u128::from(length);
                     limit.is_none_or(|limit| self.gpus(meter) + gpus <= limit)
@@ -863,7 +879,11 @@ impl Naive {
         let area = |from: Instant, to: Instant, gpus: u64| {
             u128::from(gpus) * u128::from(to.since(from).ms())
         };
-        let past: u128 = self.rectangles.iter().map(|r| area(r.1, r.2, r.3)).sum();
+        let past: u128 = self
+            .rectangles
+            .iter()
+            .map(|r| u128::from(r.1) * u128::from(r.2))
+            .sum();
         let live: u128 = self.claims.iter().map(|c| area(c.from, now, c.gpus)).sum();
         let unpaid: u128 = self.unfunded.iter().map(|c| area(c.3, now, c.1)).sum();
         past + live + unpaid + self.unpaid

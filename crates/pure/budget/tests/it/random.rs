@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use bursar_budget::accounts::HORIZON_DEFAULT;
 use bursar_budget::cover::{Borrowing, Request};
-use bursar_budget::spec::{Renew, Sharing};
+use bursar_budget::spec::{OnExhaustion, Renew, Sharing};
 use bursar_budget::{Budget, Class, EnvelopeId, Kind};
 use bursar_units::{Instant, Label, Millis};
 use proptest::prelude::*;
 
 use crate::world::*;
 
-const OWNERS: [&str; 6] = ["org", "a", "b", "a1", "a2", "lab"];
-const PARENTS: [&[&str]; 6] = [&[], &["org"], &["org"], &["a"], &["a", "b"], &[]];
+/// Each owner has at most two parents, which stand before it; so the edges make no cycle.
+const OWNERS: [&str; 7] = ["org", "a", "b", "a1", "a2", "a11", "lab"];
+const PARENTS: [&[&str]; 7] = [&[], &["org"], &["org"], &["a"], &["a", "b"], &["a1"], &[]];
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -44,12 +45,12 @@ enum Op {
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        4 => (0..6_usize, 1..9_u64, 0..4_u64, prop::option::of(1..4_u64), any::<u64>())
+        4 => (0..OWNERS.len(), 1..9_u64, 0..4_u64, prop::option::of(1..4_u64), any::<u64>())
             .prop_map(|(owner, gpus, hours, pod, ask)| Op::Start { owner, gpus, hours, pod, ask }),
         2 => (0..20_usize, 1..9_u64).prop_map(|(run, gpus)| Op::Close { run, gpus }),
-        2 => (0..6_usize, any::<u64>()).prop_map(|(owner, shape)| Op::Set { owner, shape }),
-        1 => (0..6_usize).prop_map(|owner| Op::Drop { owner }),
-        1 => (0..6_usize).prop_map(|owner| Op::Rotate { owner }),
+        2 => (0..OWNERS.len(), any::<u64>()).prop_map(|(owner, shape)| Op::Set { owner, shape }),
+        1 => (0..OWNERS.len()).prop_map(|owner| Op::Drop { owner }),
+        1 => (0..OWNERS.len()).prop_map(|owner| Op::Rotate { owner }),
         4 => (1..3 * HOUR).prop_map(|ms| Op::Advance { ms }),
     ]
 }
@@ -71,28 +72,70 @@ impl Dice {
     }
 }
 
-/// The budget of an owner; `shape` chooses its numbers.
-fn shaped(owner: usize, shape: u64, now: Instant) -> Budget {
+/// An instant up to three hours before or after another.
+fn near(dice: &mut Dice, now: Instant) -> Instant {
+    now.before(Millis::from_hours(3))
+        .after(Millis::from_ms(dice.roll(6 * HOUR)))
+}
+
+/// A window that begins or ends near an instant, or both, or neither.
+fn window(dice: &mut Dice, now: Instant) -> (Option<Instant>, Option<Instant>, Option<Renew>) {
+    let start = (dice.roll(4) == 0).then(|| near(dice, now));
+    let from = start.unwrap_or(now).max(now);
+    let end = (dice.roll(3) == 0).then(|| from.after(Millis::from_ms(1 + dice.roll(6 * HOUR))));
+    let renew = [None, Some(Renew::Day)][dice.pick(2)].filter(|_| end.is_some());
+    (start, end, renew)
+}
+
+/// The budget of an owner; `shape` chooses its numbers. `before` is the present one.
+fn shaped(owner: usize, shape: u64, now: Instant, before: Option<&Budget>) -> Budget {
     let mut dice = Dice(shape);
     let mut list = Vec::new();
     for name in ["x", "y"].iter().take(1 + dice.pick(2)) {
         let mut e = envelope(name, 1 + dice.roll(12));
+        e.flavor = label(["h100", "h100", "h100", "h100", "a100"][dice.pick(5)]);
         e.gpu_hours_max = [None, Some(dice.roll(30))][dice.pick(2)];
         e.selector = selector(["", "us/west", "us/east"][dice.pick(3)]);
         e.sharing = [Sharing::Family, Sharing::Family, Sharing::None][dice.pick(3)];
-        if dice.roll(3) == 0 {
-            e.end = Some(now.after(Millis::from_ms(1 + dice.roll(6 * HOUR))));
-            e.renew = [None, Some(Renew::Day)][dice.pick(2)];
+        e.on_exhaustion = [OnExhaustion::Demote, OnExhaustion::End][dice.pick(2)];
+        (e.start, e.end, e.renew) = window(&mut dice, now);
+        let old = before.and_then(|budget| budget.envelopes.iter().find(|old| old.name == e.name));
+        if let Some(end) = old.and_then(|old| old.end)
+            && dice.roll(4) == 0
+        {
+            // A window that does not overlap the old one.
+            let start = end.after(Millis::from_hours(1));
+            let end = start
+                .max(now)
+                .after(Millis::from_ms(1 + dice.roll(3 * HOUR)));
+            (e.start, e.end, e.renew) = (Some(start), Some(end), None);
         }
         if dice.roll(2) == 0 {
             e.lending = lends(&[["a*", "*", "lab"][dice.pick(3)]], Some(1 + dice.roll(6)));
+            if let Some(lending) = &mut e.lending {
+                lending.gpu_hours_max = [None, Some(dice.roll(7))][dice.pick(2)];
+            }
         }
         if dice.roll(2) == 0 {
             e.admission_horizon = Some(Millis::from_ms(60_000 * (1 + dice.roll(50))));
         }
         list.push(e);
     }
-    let mut budget = budget(OWNERS[owner], OWNERS[owner], PARENTS[owner], list);
+    let other = dice.pick(OWNERS.len() as u64);
+    let owned_by = if dice.roll(10) == 0 { other } else { owner };
+    let (mut name, mut parents) = (OWNERS[owned_by], PARENTS[owned_by].to_vec());
+    if dice.roll(10) == 0 {
+        // Other parents, still before it.
+        parents = OWNERS[..owned_by]
+            .iter()
+            .take(dice.pick(3))
+            .copied()
+            .collect();
+    }
+    if owner == 0 {
+        (name, parents) = ("org", Vec::new());
+    }
+    let mut budget = budget(OWNERS[owner], name, &parents, list);
     budget.paused = dice.roll(8) == 0;
     if owner <= 1 {
         let mut all = cap(
@@ -101,6 +144,9 @@ fn shaped(owner: usize, shape: u64, now: Instant) -> Budget {
             [None, Some(3 + dice.roll(15))][dice.pick(2)],
         );
         all.gpu_hours_max = [None, Some(dice.roll(40))][dice.pick(2)];
+        if dice.roll(2) == 0 {
+            (all.start, all.end, all.renew) = window(&mut dice, now);
+        }
         budget.aggregate_caps = vec![all];
     }
     budget
@@ -109,6 +155,7 @@ fn shaped(owner: usize, shape: u64, now: Instant) -> Budget {
 fn asked(owner: usize, gpus: u64, hours: u64, ask: u64, now: Instant) -> Request {
     let mut dice = Dice(ask);
     let mut request = request(OWNERS[owner], gpus);
+    request.flavor = label(["h100", "h100", "h100", "h100", "a100"][dice.pick(5)]);
     request.duration = (0 < hours).then(|| Millis::from_ms(hours * HOUR / 2));
     request.groups[0].place = place(["us/west", "us/east"][dice.pick(2)]);
     request.hard_end =
@@ -242,12 +289,13 @@ fn play(world: &mut World, op: &Op, mut each: impl FnMut(&mut World)) {
             }
         }
         Op::Set { owner, shape } => {
-            let budget = shaped(*owner, *shape, world.now);
+            let id = shaped(*owner, 0, world.now, None).id();
+            let budget = shaped(*owner, *shape, world.now, world.accounts.budget(&id));
             world.set(&budget);
         }
-        Op::Drop { owner } => world.remove(&shaped(*owner, 0, world.now).id()),
+        Op::Drop { owner } => world.remove(&shaped(*owner, 0, world.now, None).id()),
         Op::Rotate { owner } => world.rotate(
-            &shaped(*owner, 0, world.now)
+            &shaped(*owner, 0, world.now, None)
                 .id()
                 .envelope(&envelope("x", 1).name),
         ),
@@ -260,8 +308,8 @@ fn play(world: &mut World, op: &Op, mut each: impl FnMut(&mut World)) {
 
 fn world() -> World {
     let mut world = World::new(
-        &(0..6)
-            .map(|owner| shaped(owner, owner as u64 * 7_919, at(0)))
+        &(0..OWNERS.len())
+            .map(|owner| shaped(owner, owner as u64 * 7_919, at(0), None))
             .collect::<Vec<_>>(),
     );
     world.advance(at(HOUR));
@@ -283,7 +331,7 @@ proptest! {
     }
 
     #[test]
-    fn late_ticks_and_crashes_change_no_money(ops in prop::collection::vec(op(), 1..24)) {
+    fn crashes_between_any_two_deadlines_change_no_money(ops in prop::collection::vec(op(), 1..24)) {
         let mut prompt = world();
         let mut late = [world(), world(), world()];
         for op in &ops {
@@ -308,11 +356,11 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_declaration_changes_nothing(shapes in prop::collection::vec(any::<u64>(), 6), ask in any::<u64>()) {
-        let budgets: Vec<Budget> = (0..6).map(|owner| shaped(owner, shapes[owner], at(0))).collect();
+    fn the_order_of_declaration_changes_nothing(shapes in prop::collection::vec(any::<u64>(), OWNERS.len()), ask in any::<u64>()) {
+        let budgets: Vec<Budget> = (0..OWNERS.len()).map(|owner| shaped(owner, shapes[owner], at(0), None)).collect();
         let forth = World::new(&budgets);
         let back = World::new(&budgets.into_iter().rev().collect::<Vec<_>>());
-        for owner in 0..6 {
+        for owner in 0..OWNERS.len() {
             let request = asked(owner, 9, 1, ask, at(0));
             prop_assert_eq!(forth.accounts.trace(at(0), &request), back.accounts.trace(at(0), &request));
         }
