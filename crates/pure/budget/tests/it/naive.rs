@@ -176,7 +176,7 @@ impl Naive {
         }
     }
 
-    fn find(&self, work: &Work, envelope: &EnvelopeId, pool: Pool) -> Option<usize> {
+    pub(crate) fn find(&self, work: &Work, envelope: &EnvelopeId, pool: Pool) -> Option<usize> {
         let is_it = |c: &Claim| c.work == *work && c.envelope == *envelope && c.pool == pool;
         self.claims.iter().position(is_it)
     }
@@ -757,6 +757,50 @@ impl Naive {
         }
     }
 
+    /// Never-fits: whether empty meters cover the request now, or at the start of the present or the
+    /// next window of an envelope that could pay. The run has the same time from each start.
+    pub(crate) fn could_ever_cover(&self, now: Instant, request: &Request) -> bool {
+        let mut empty = self.clone();
+        (empty.claims, empty.rectangles) = (Vec::new(), Vec::new());
+        for budget in empty.budgets.values_mut() {
+            budget.paused = false;
+        }
+        let mut starts = BTreeSet::from([now]);
+        for budget in self.budgets.values() {
+            let is_kin = self.relation(&request.owner, &budget.owner).is_some();
+            let is_asked = is_kin || request.borrowing.sponsors.contains(&budget.owner);
+            let of_flavor = budget
+                .envelopes
+                .iter()
+                .filter(|e| e.flavor == request.flavor);
+            for e in of_flavor.filter(|_| is_asked) {
+                let schedule = self.schedules()[&MeterId::Envelope(budget.envelope_id(e))];
+                let present = schedule.current(now);
+                let next = present.and_then(|window| schedule.current(window.end?));
+                starts.extend(
+                    [present, next]
+                        .into_iter()
+                        .flatten()
+                        .filter_map(|w| w.start),
+                );
+            }
+        }
+        starts
+            .into_iter()
+            .filter(|start| now <= *start)
+            .any(|start| {
+                for (meter, schedule) in self.schedules() {
+                    empty.windows.insert(meter, schedule.current(start));
+                }
+                let hard_end = request.hard_end.map(|end| start.after(end.since(now)));
+                let moved = Request {
+                    hard_end,
+                    ..request.clone()
+                };
+                empty.plan(start, &moved, HORIZON_DEFAULT).is_ok()
+            })
+    }
+
     /// The meters to refit when a budget is set or dropped: those that are new or gone, whose limit
     /// fell, whose schedule moved or whose members joined (B4).
     pub(crate) fn tightened(&self, id: &BudgetId, after: Option<&Budget>) -> BTreeSet<MeterId> {
@@ -803,6 +847,16 @@ impl Naive {
         let declared = self.schedules().into_keys();
         declared
             .filter(|meter| self.is_there(meter) && ends(meter))
+            .collect()
+    }
+
+    /// Caps with a time limit outside their window, and whether it is over.
+    pub(crate) fn idle_caps(&self, now: Instant) -> Vec<(MeterId, bool)> {
+        let meters = self.schedules().into_keys();
+        let caps = meters.filter(|meter| matches!(meter, MeterId::Cap(_)));
+        let limited = caps.filter(|meter| self.limits(meter).1.is_some());
+        let idle = limited.filter(|m| !self.window(m).is_some_and(|window| window.is_open(now)));
+        idle.map(|meter| (meter.clone(), self.window(&meter).is_none()))
             .collect()
     }
 

@@ -1,13 +1,15 @@
 //! Random worlds against the naive implementation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bursar_budget::accounts::HORIZON_DEFAULT;
-use bursar_budget::cover::{Borrowing, Request};
+use bursar_budget::cover::{Borrowing, Reason, Request};
 use bursar_budget::spec::{OnExhaustion, Renew, Sharing};
-use bursar_budget::{Budget, Class, EnvelopeId, Kind};
+use bursar_budget::{Budget, Class, Demoted, EnvelopeId, Kind};
 use bursar_units::{Instant, Label, Millis};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 
 use crate::world::*;
 
@@ -201,6 +203,10 @@ fn compare(world: &World) {
         let expected = naive.plan(now, &request, HORIZON_DEFAULT);
         let plan = plan.map(|plan| plan.lines).map_err(|f| (f.reason, f.short));
         assert_eq!(plan, expected, "plan of {owner}");
+        let mut wider = request.clone();
+        wider.groups[0].gpus = [7, 19][number % 2];
+        let could = world.accounts.could_ever_cover(now, &wider).is_ok();
+        assert_eq!(could, naive.could_ever_cover(now, &wider), "{wider:?}");
         let trace = world.accounts.trace(now, &request).outcome;
         assert_eq!(
             trace
@@ -314,6 +320,35 @@ fn world() -> World {
     );
     world.advance(at(HOUR));
     world
+}
+
+#[test]
+fn the_random_worlds_have_everything() {
+    let mut runner = TestRunner::deterministic();
+    let ops = prop::collection::vec(op(), 24..48);
+    let mut seen = BTreeSet::new();
+    for _ in 0..400 {
+        let mut world = world();
+        for op in ops.new_tree(&mut runner).unwrap().current() {
+            play(&mut world, &op, |_| {});
+        }
+        seen.append(&mut world.seen);
+    }
+    let others = [
+        "recall of two",
+        "partial refit",
+        "join",
+        "two meters deplete",
+        "a cap before its window",
+        "a cap after its window",
+        "a lending pool depletes",
+    ];
+    let words = Reason::WORDS.into_iter().chain(Demoted::WORDS);
+    let missing: Vec<&str> = words
+        .chain(others)
+        .filter(|word| !seen.contains(word))
+        .collect();
+    assert_eq!(missing, [""; 0]);
 }
 
 proptest! {

@@ -243,6 +243,153 @@ fn d5_a_run_fits_a_window_that_opens_after_its_hard_end() {
     );
 }
 
+#[test]
+fn b2_a_family_claim_ends_with_sharing_or_kinship_at_its_promise_end() {
+    let mut closed = envelope("x", 4);
+    closed.sharing = Sharing::None;
+    for edit in [
+        budget("a", "a", &["o"], vec![closed]),
+        budget("b", "b", &["p"], vec![]),
+    ] {
+        let mut world = World::new(&[
+            budget("a", "a", &["o"], vec![envelope("x", 4)]),
+            budget("b", "b", &["o"], vec![]),
+        ]);
+        world.start("B", request("b", 2), None).unwrap();
+        world.advance(at(HOUR / 2));
+        world.set(&edit);
+        world.advance(at(2 * HOUR));
+        let expected = [
+            "0 take B x 2 until 3600000",
+            "3600000 demoted B x 2 promise-end",
+        ];
+        assert_eq!(world.money(), expected);
+    }
+}
+
+#[test]
+fn b2_an_own_claim_ends_at_its_promise_end_if_the_envelope_has_another_owner() {
+    let mut e = envelope("x", 4);
+    e.gpu_hours_max = Some(100);
+    let mut world = World::new(&[budget("a", "a", &[], vec![e.clone()])]);
+    world.start("A", request("a", 2), None).unwrap();
+    world.advance(at(HOUR / 2));
+    world.set(&budget("a", "z", &[], vec![e]));
+    world.advance(at(2 * HOUR));
+    let expected = [
+        "0 take A x 2 until 3600000",
+        "3600000 demoted A x 2 promise-end",
+    ];
+    assert_eq!(world.money(), expected);
+}
+
+#[test]
+fn b2_no_promise_goes_beyond_the_hard_end() {
+    let mut e = envelope("x", 4);
+    e.gpu_hours_max = Some(100);
+    let mut world = World::new(&[budget("a", "a", &[], vec![e])]);
+    let mut asked = request("a", 2);
+    asked.hard_end = Some(at(HOUR * 3 / 2));
+    world.start("A", asked, None).unwrap();
+    world.advance(at(2 * HOUR));
+    let expected = [
+        "0 take A x 2 until 3600000",
+        "3600000 extension A x 2 until 5400000",
+        "5400000 overrun A x 2 until 5400000",
+    ];
+    assert_eq!(world.money(), expected);
+}
+
+#[test]
+fn b3_a_cap_counts_inside_its_window_only() {
+    let mut only = budget("a", "a", &[], vec![envelope("x", 8)]);
+    let mut capped = cap("c", &["a/b/x"], None);
+    capped.gpu_hours_max = Some(4);
+    (capped.start, capped.end) = (Some(at(2 * HOUR)), Some(at(4 * HOUR)));
+    only.aggregate_caps = vec![capped];
+    let mut world = World::new(&[only]);
+    world.start("A", request("a", 4), None).unwrap();
+    world.advance(at(2 * HOUR));
+    let cap = world
+        .accounts
+        .meter(world.now, &meter("cap/a/b/c"))
+        .unwrap();
+    assert_eq!((cap.accrued_gpu_ms, cap.committed_gpu_ms), (0, 4 * HOUR));
+    world.advance(at(4 * HOUR));
+    let expected = [
+        "0 take A x 4 until 3600000",
+        "3600000 extension A x 4 until 7200000",
+        "7200000 extension A x 4 until 10800000",
+        "10800000 overrun A x 4 until 10800000",
+        "10800000 demoted A x 4 depletion",
+        "14400000 closed cap/a/b/c 14400000",
+        "14400000 refund A x 4 until 18000000",
+    ];
+    assert_eq!(world.money(), expected);
+}
+
+#[test]
+fn b4_a_family_claim_goes_before_a_loan_and_an_own_claim_although_it_is_older() {
+    let mut e = envelope("x", 6);
+    e.lending = lends(&["c"], None);
+    let mut world = World::new(&[
+        budget("a", "a", &["o"], vec![e.clone()]),
+        budget("b", "b", &["o"], vec![]),
+    ]);
+    world.start("B", request("b", 2), None).unwrap();
+    let mut lent = request("c", 2);
+    lent.borrowing.allow = true;
+    lent.borrowing.sponsors = vec![label("a")];
+    world.start("C", lent, None).unwrap();
+    world.start("A", request("a", 2), None).unwrap();
+    e.concurrency = 4;
+    world.set(&budget("a", "a", &["o"], vec![e]));
+    assert_eq!(world.money()[3..], ["0 demoted B x 2 refit"]);
+}
+
+#[test]
+fn b4_a_rotation_demotes_nobody() {
+    let mut e = envelope("x", 4);
+    e.gpu_hours_max = Some(8);
+    let mut world = World::new(&[budget("a", "a", &[], vec![e])]);
+    world.start("A", request("a", 4), None).unwrap();
+    world.advance(at(HOUR / 2));
+    world.rotate(&envelope_id("a/b/x"));
+    assert_eq!(world.money()[1..], ["1800000 closed a/b/x 7200000"]);
+}
+
+#[test]
+fn b6_a_recall_takes_the_newest_family_claims_of_the_flavor_and_no_more() {
+    let mut world = World::new(&[
+        budget("a", "a", &["o"], vec![envelope("x", 6)]),
+        budget("b", "b", &["o"], vec![]),
+    ]);
+    for run in ["A", "B", "C"] {
+        world.start(run, request("b", 2), None).unwrap();
+    }
+    let mut other = request("a", 3);
+    other.flavor = label("a100");
+    assert!(world.start("X", other, None).is_err());
+    world.start("D", request("a", 3), None).unwrap();
+    let expected = [
+        "0 demoted C x 2 recall",
+        "0 demoted B x 2 recall",
+        "0 take D x 3 until 3600000",
+    ];
+    assert_eq!(world.money()[3..], expected);
+}
+
+#[test]
+fn d5_never_fits_looks_at_each_next_window() {
+    let (mut q3, mut q4) = (envelope("q3", 8), envelope("q4", 12));
+    (q3.end, q4.start) = (Some(at(10 * HOUR)), Some(at(10 * HOUR)));
+    let world = World::new(&[budget("a", "a", &[], vec![q3, q4])]);
+    for (gpus, could) in [(8, true), (12, true), (13, false)] {
+        let covered = world.accounts.could_ever_cover(at(0), &request("a", gpus));
+        assert_eq!(covered.is_ok(), could, "{gpus}");
+    }
+}
+
 /// The things that make a condition true.
 fn about(world: &World, namespace: &str, kind: ConditionKind) -> Vec<About> {
     let id = world.budget_id(namespace);

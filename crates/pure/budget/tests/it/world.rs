@@ -163,6 +163,8 @@ pub(crate) struct World {
     pub(crate) runs: BTreeMap<Work, Run>,
     /// Work in the order of submission.
     pub(crate) order: Vec<Work>,
+    /// Things that happened.
+    pub(crate) seen: BTreeSet<&'static str>,
 }
 
 impl World {
@@ -233,6 +235,12 @@ impl World {
     fn demote_one(&mut self, at: Instant, demotion: &Demotion) {
         let line = &demotion.line;
         let (run, cause) = (&demotion.work.run, demotion.cause);
+        self.seen.insert(cause.word());
+        let claims = self.accounts.claims(&demotion.work).into_iter();
+        let of_line = claims.filter(|c| (&c.id.envelope, c.id.pool) == (&line.envelope, line.pool));
+        if of_line.last().is_some_and(|claim| line.gpus < claim.gpus) {
+            self.seen.insert("partial refit");
+        }
         let text = format!(
             "demoted {run} {} {} {cause}",
             line.envelope.name(),
@@ -262,6 +270,10 @@ impl World {
                 &format!("{cause} {} {name} {} until {until}", work.run, line.gpus),
             );
         }
+        let joins = |line: &ClaimLine| self.naive.find(work, &line.envelope, line.pool).is_some();
+        if matches!(cause, Funded::Take | Funded::Refund) && lines.iter().any(joins) {
+            self.seen.insert("join");
+        }
         let event = Event::Funded(work.clone(), cause, of, lines.to_vec());
         self.naive.apply(at, &event);
         self.accounts.fund(at, work, &terms, cause, of, lines);
@@ -281,7 +293,12 @@ impl World {
         let decided = decided.map(|plan| (plan.lines.clone(), less(&plan.recalled)));
         let expected = self.naive.plan_recalling(self.now, &request);
         assert_eq!(decided, expected, "payers and recalled claims");
-        let plan = plan?;
+        let plan = plan.inspect_err(|failure| {
+            self.seen.insert(failure.reason.word());
+        })?;
+        if 2 <= plan.recalled.len() {
+            self.seen.insert("recall of two");
+        }
         for demotion in &plan.recalled {
             self.demote_one(self.now, demotion);
         }
@@ -354,7 +371,14 @@ impl World {
     }
 
     /// No meter has accrued more than the highest limit that it had in this epoch.
-    fn check_peaks(&self, at: Instant) {
+    fn check_peaks(&mut self, at: Instant) {
+        for (meter, is_over) in self.naive.idle_caps(at) {
+            let is_charged = 0 < self.accounts.meter(at, &meter).unwrap().gpus_used;
+            self.seen.extend(is_charged.then_some(match is_over {
+                true => "a cap after its window",
+                false => "a cap before its window",
+            }));
+        }
         for (meter, peak) in &self.naive.peaks {
             let view = self.accounts.meter(at, meter);
             if let (Some(view), Some(peak)) = (view, peak) {
@@ -406,6 +430,16 @@ impl World {
                 let demotions = self.accounts.depletions(at);
                 let expected = self.naive.depleted(at);
                 assert_eq!(less(&demotions.list), expected, "depletion at {at:?}");
+                let meters = demotions.exhausted.iter().map(|(meter, _)| meter);
+                if 2 <= meters.clone().count() {
+                    self.seen.insert("two meters deplete");
+                }
+                if meters
+                    .clone()
+                    .any(|meter| matches!(meter, MeterId::Lending(_)))
+                {
+                    self.seen.insert("a lending pool depletes");
+                }
                 self.demote(at, &demotions);
                 self.refund(at);
             }
