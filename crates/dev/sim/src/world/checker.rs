@@ -591,7 +591,7 @@ impl Checker {
             }
         }
         let accounts = self.shadow.clusters.accounts();
-        self.books.check(record.time, accounts)
+        self.books.check(self.shadow.spine.time, accounts)
     }
 
     /// Whether an event cordons a node with leases.

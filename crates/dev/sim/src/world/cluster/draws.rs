@@ -239,12 +239,12 @@ impl World<'_> {
                 concurrency_max: rng.once_in(2).then(|| rng.between(1, 4)),
                 gpu_hours_max: rng.once_in(4).then_some(1),
             }),
-            on_exhaustion: if rng.once_in(3) {
+            on_exhaustion: if rng.once_in(2) {
                 OnExhaustion::End
             } else {
                 OnExhaustion::Demote
             },
-            admission_horizon: Some(Millis::from_secs(rng.one_of([10, 60, 600, 3_600]))),
+            admission_horizon: Some(Millis::from_secs(rng.one_of([10, 10, 60, 600]))),
         })
     }
 
