@@ -197,7 +197,7 @@ impl Bookkeeper {
                 held.gpus().saturating_sub(held.paid()),
             );
             let claims = held.claims.iter();
-            let paid = claims.map(|(envelope, pool, gpus)| (Some(envelope), pool.class(), *gpus));
+            let paid = claims.map(|(envelope, pool, gpus)| (Some(envelope), class(*pool), *gpus));
             for (envelope, class, gpus) in paid.chain([unfunded]).filter(|row| row.2 > 0) {
                 let key = (held.owner.clone(), envelope.cloned(), class);
                 *self.used.entry(key).or_default() += gpus * length;
@@ -394,6 +394,15 @@ fn declarations(at: Instant, budget: &Budget) -> Vec<Declared> {
         window: window(at, cap.start, cap.end, cap.renew),
     }));
     list
+}
+
+/// Class of the time that a pool pays for (A1).
+const fn class(pool: Pool) -> Class {
+    match pool {
+        Pool::Own => Class::Owned,
+        Pool::Family => Class::Shared,
+        Pool::Lent => Class::Borrowed,
+    }
 }
 
 /// The window of an instant, counted from the first one by days; worlds have no longer units.
