@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
@@ -21,7 +22,15 @@ import rig
 REFUSED = (4, 2)
 
 #: Kinds of objects; a proof names one of them.
-KINDS = ["record", "booking", "limit", "node", "pod", "token"]
+KINDS = ["record", "booking", "limit", "node", "pod", "token", "budget", "envelope", "run", "lease"]
+
+#: Values of cluster events that say who pays, how much, since when and for how many GPUs.
+MONEY = {
+    "epochClosed": ("epoch", "accruedGpuMs"),
+    "runFunded": ("claims", 0, "envelope"),
+    "runDemoted": ("t",),
+    "leasesOpened": ("pods", 0, "gpus", 0, 1),
+}
 
 
 class Forgery(NamedTuple):
@@ -49,17 +58,51 @@ class Forgeries(unittest.TestCase):
             for id, tenant in (("job-1", "victim"), ("job-2", "acme")):
                 granted = server.must("PUT", f"/v1/bookings/{id}", {"class": "py", "tenant": tenant})
             server.must("POST", "/v1/bookings/job-2/release", {"fence": granted["fence"]})
+            end = cls.spend(server)
+        # The window ends while nobody is there, so the events of its end have a time of their own.
+        rig.eventually(lambda: time.time() > end)
+        with cls.sandbox.up() as server:
             cls.key.write_text(server.must("GET", "/v1/ledger")["key"] + "\n")
             cls.export = server.export("good.jsonl").read_bytes()
             cls.proofs = {
                 name: cls.fetch(server, name)
-                for name in ("booking/job-1", "booking/job-2", "limit/py", "record/0", "token/reader")
+                for name in (
+                    "booking/job-1",
+                    "booking/job-2",
+                    "limit/py",
+                    "record/0",
+                    "token/reader",
+                    "budget/org/q",
+                    "run/org/r",
+                )
             }
         with cls.other.up() as server:
             server.must("PUT", "/v1/bookings/job-1", {"class": "py", "tenant": "victim"})
             server.must("PUT", "/v1/limits/py", rig.limit("py", **{"class": "py", "slots": 3}))
             cls.other_export = server.export("other.jsonl").read_bytes()
             cls.other_proof = cls.fetch(server, "booking/job-1")
+
+    @classmethod
+    def spend(cls, server: rig.Server) -> int:
+        """Starts a run, closes an epoch that has paid for it, and returns the end of the next one."""
+        labels = {"topology.kubernetes.io/region": "here", "bursar.dev/cluster": "one"}
+        labels.update({"bursar.dev/domain": "rack", "bursar.dev/flavor": "g"})
+        node = {"metadata": {"name": "n", "labels": labels}, "apiVersion": "v1", "kind": "Node"}
+        node["status"] = {"allocatable": {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "8"}}
+        end = int(time.time()) + 5
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(end))
+        envelope = {"name": "g", "flavor": "g", "concurrency": 8, "end": at}
+        budget = {"owner": "org:a", "envelopes": [envelope]}
+        run = {"owner": "org:a", "flavor": "g", "totalGPUs": 8, "podGPUs": 4}
+        objects = [node]
+        for kind, name, spec in (("Budget", "q", budget), ("Run", "r", run)):
+            metadata = {"namespace": "org", "name": name}
+            one = {"apiVersion": "bursar.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+            objects.append(one)
+        server.must("POST", "/v1/apply", {"objects": objects})
+        key = {"Idempotency-Key": "rotate-1"}
+        server.must("POST", "/v1/budgets/org/q/rotate", {"envelope": "g"}, headers=key)
+        return end
 
     @classmethod
     def fetch(cls, server: rig.Server, name: str) -> bytes:
@@ -120,6 +163,23 @@ class Forgeries(unittest.TestCase):
             forgeries.append(forge(f"{name} cut in half", before + [line[: len(line) // 2]]))
             for what, changed in members(line):
                 forgeries.append(forge(f"{name}: {what}", before + [changed] + after))
+        self.refuse(forgeries, [self.export])
+
+    def test_no_sum_payer_time_or_width_of_the_cluster_can_be_changed(self) -> None:
+        lines = self.export.splitlines(keepends=True)
+        forgeries = []
+        found = set()
+        for index, line in enumerate(lines):
+            record = json.loads(line)
+            for number, event in enumerate(record.get("ev", [])):
+                (kind,) = event
+                path = ("ev", number, kind, *MONEY.get(kind, ()))
+                if kind not in MONEY or path not in paths(record):
+                    continue
+                found.add(kind)
+                changed = [compact(edit) for what, edit in edits(record, path) if what == "edited"]
+                forgeries.append(forge(f"{kind} edited", lines[:index] + changed + lines[index + 1 :]))
+        self.assertEqual(found, set(MONEY), "the ledger has no such events")
         self.refuse(forgeries, [self.export])
 
     def test_data_without_a_signature_does_not_verify(self) -> None:
@@ -201,12 +261,13 @@ class Forgeries(unittest.TestCase):
     def test_a_proof_verifies_only_for_the_objects_of_its_records(self) -> None:
         kinds = [*KINDS, "wedding", "tenant", "class", "Booking", ""]
         forgeries = []
-        for name in ("booking/job-1", "limit/py", "token/reader"):
+        for name in ("booking/job-1", "limit/py", "token/reader", "run/org/r"):
             proof = json.loads(self.proofs[name])
             seq = proof["records"][0]["seq"]
             # Names that occur somewhere in the text of the record, and one of another booking.
             text = proof["records"][0]["bytes"]
             names = {"root", "job-1", "victim", "py", "reader", "view", "reserve", "id", str(seq)}
+            names |= {"org/r", "org/q", "org:a"}
             names = {other for other in names if f'"{other}"' in text} | {"job-2", ""}
             for claimed in [f"{kind}/{other}" for kind in kinds for other in sorted(names)]:
                 if claimed not in (name, f"record/{seq}"):

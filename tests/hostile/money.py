@@ -56,23 +56,41 @@ class Held:
             gpus = max(0, gpus - last)
 
 
+@dataclass
+class Meter:
+    """An envelope, a lending pool or a cap, in its present epoch."""
+
+    budget: str
+    #: Envelopes whose claims it counts; of a lending pool only those that are lent.
+    envelopes: Set[str] = field(default_factory=set)
+    is_pool: bool = False
+    #: Limits in force: GPUs at once, and GPU-milliseconds of an epoch.
+    gpus_max: Optional[int] = None
+    time_max: Optional[int] = None
+    accrued: int = 0
+
+    def limit(self, envelopes: Set[str], gpus: Optional[int], hours: Optional[int]) -> None:
+        """Sets the limits."""
+        self.envelopes, self.gpus_max = envelopes, gpus
+        self.time_max = None if hours is None else hours * HOUR_MS
+
+
 class Books:
     """The state of GPUs and money according to the events of an export."""
 
     def __init__(self) -> None:
         self.now = 0
         self.nodes: Dict[str, Dict[str, Any]] = {}
-        self.envelopes: Dict[str, Dict[str, Any]] = {}
+        self.meters: Dict[str, Meter] = {}
         self.runs: Dict[str, str] = {}
         self.ended: Dict[str, str] = {}
         self.held: Dict[str, Held] = {}
         self.leased: Dict[Tuple[str, int], str] = {}
-        #: GPU-milliseconds: of leases, by envelope in its present epoch, by run and payer.
+        #: GPU-milliseconds: of leases, and by run and payer.
         self.occupied = 0
-        self.accrued: Dict[str, int] = {}
         self.debits: Dict[str, Dict[str, int]] = {}
-        self.epochs = 0
-        self.demotions = 0
+        #: Numbers of closed epochs with used time, demotions, refunds and loans.
+        self.epochs = self.demotions = self.refunds = self.loans = 0
         self.findings: List[str] = []
 
     def find(self, seq: int, text: str) -> None:
@@ -96,21 +114,37 @@ class Books:
             at = fields.get("t", record["t"]) if isinstance(fields, dict) else record["t"]
             if at > record["t"]:
                 self.find(seq, f"{kind} is later than its record")
-            self.pass_time(at)
+            self.pass_time(seq, at)
             self.event(seq, kind, fields)
         self.check(seq)
 
-    def pass_time(self, at: int) -> None:
-        """Adds the rectangles since the last event."""
+    def pass_time(self, seq: int, at: int) -> None:
+        """Adds the rectangles since the last event. No meter accrues beyond the limit in force."""
         length = max(0, at - self.now)
         self.now = max(self.now, at)
+        if not length:
+            return
         for uid, held in self.held.items():
             self.occupied += held.width() * length
             debits = self.debits.setdefault(uid, {})
             for (envelope, _), gpus in held.claims:
-                self.accrued[envelope] = self.accrued.get(envelope, 0) + gpus * length
                 debits[envelope] = debits.get(envelope, 0) + gpus * length
             debits[""] = debits.get("", 0) + sum(held.unfunded) * length
+        for name, gpus in self.used().items():
+            meter = self.meters[name]
+            meter.accrued += gpus * length
+            if meter.time_max is not None and meter.accrued > meter.time_max:
+                self.find(seq, f"{name} has used {meter.accrued} GPU-ms of {meter.time_max}")
+
+    def used(self) -> Dict[str, int]:
+        """GPUs of the meters that pay for any."""
+        claims = [claim for held in self.held.values() for claim in held.claims]
+        used: Dict[str, int] = {}
+        for name, meter in self.meters.items():
+            for (envelope, pool), gpus in claims:
+                if envelope in meter.envelopes and (pool == "lent" or not meter.is_pool):
+                    used[name] = used.get(name, 0) + gpus
+        return used
 
     def event(self, seq: int, kind: str, fields: Dict[str, Any]) -> None:
         """Takes one event."""
@@ -118,9 +152,7 @@ class Books:
         if kind == "nodeSet":
             self.nodes[fields["name"]] = fields
         elif kind == "budgetSet":
-            budget = f"{fields['namespace']}/{fields['name']}"
-            for envelope in fields.get("envelopes", []):
-                self.envelopes[f"{budget}/{envelope['name']}"] = envelope
+            self.declare(fields)
         elif kind == "epochClosed":
             self.close_epoch(seq, fields["epoch"])
         elif kind == "runSubmitted":
@@ -142,14 +174,31 @@ class Books:
                 self.find(seq, f"{uid} ended and holds GPUs")
             self.ended[uid] = fields["reason"]
 
+    def declare(self, spec: Dict[str, Any]) -> None:
+        """Sets the limits of the meters of a budget; what it names no more has none."""
+        budget = f"{spec['namespace']}/{spec['name']}"
+        for meter in self.meters.values():
+            if meter.budget == budget:
+                meter.limit(set(), None, None)
+        for part in spec.get("envelopes", []):
+            name = f"{budget}/{part['name']}"
+            own = self.meters.setdefault(name, Meter(budget))
+            own.limit({name}, part["concurrency"], part.get("maxGPUHours"))
+            lending = part.get("lending", {})
+            pool = self.meters.setdefault(f"lending/{name}", Meter(budget, is_pool=True))
+            pool.limit({name}, lending.get("maxConcurrency"), lending.get("maxGPUHours"))
+        for part in spec.get("aggregateCaps", []):
+            cap = self.meters.setdefault(f"cap/{budget}/{part['name']}", Meter(budget))
+            cap.limit(set(part["envelopes"]), part.get("maxConcurrency"), part.get("maxGPUHours"))
+
     def close_epoch(self, seq: int, epoch: Dict[str, Any]) -> None:
         """Compares the closed sum with the own one."""
-        self.epochs += 1
-        meter = epoch["meter"]
-        if meter in self.envelopes:
-            own = self.accrued.pop(meter, 0)
-            if own != epoch["accruedGpuMs"]:
-                self.find(seq, f"{meter} closed at {epoch['accruedGpuMs']}, the sum is {own}")
+        meter = self.meters[epoch["meter"]]
+        if meter.accrued != epoch["accruedGpuMs"]:
+            closed = epoch["accruedGpuMs"]
+            self.find(seq, f"{epoch['meter']} closed at {closed}, the sum is {meter.accrued}")
+        self.epochs += meter.accrued > 0
+        meter.accrued = 0
 
     def fund(self, seq: int, uid: str, fields: Dict[str, Any]) -> None:
         """Envelopes pay for GPUs of a run."""
@@ -157,7 +206,9 @@ class Books:
         lines = fields["claims"]
         if fields["cause"] in ("extension", "overrun"):
             return
+        self.loans += sum(line["pool"] == "lent" for line in lines)
         if fields["cause"] == "refund":
+            self.refunds += 1
             gpus = sum(line["gpus"] for line in lines)
             if gpus not in held.unfunded:
                 self.find(seq, f"{uid}: no unfunded claim of {gpus} GPUs")
@@ -209,25 +260,13 @@ class Books:
 
     def check(self, seq: int) -> None:
         """Every GPU has exactly one payer or none, and no envelope pays for more than it may."""
-        used: Dict[str, int] = {}
-        lent: Dict[str, int] = {}
         for uid, held in self.held.items():
             if held.width() != held.paid() + sum(held.unfunded):
                 self.find(seq, f"{uid} holds {held.width()} GPUs, its claims are others")
-            for (envelope, pool), gpus in held.claims:
-                used[envelope] = used.get(envelope, 0) + gpus
-                if pool == "lent":
-                    lent[envelope] = lent.get(envelope, 0) + gpus
-        for envelope, gpus in used.items():
-            spec = self.envelopes[envelope]
-            if gpus > spec["concurrency"]:
-                self.find(seq, f"{envelope} pays for {gpus} of {spec['concurrency']} GPUs")
-            lending = spec.get("lending", {})
-            if lent.get(envelope, 0) > lending.get("maxConcurrency", lent.get(envelope, 0)):
-                self.find(seq, f"{envelope} lends {lent[envelope]} GPUs")
-            limit = spec.get("maxGPUHours")
-            if limit is not None and self.accrued.get(envelope, 0) > limit * HOUR_MS:
-                self.find(seq, f"{envelope} has used {self.accrued[envelope]} GPU-ms of {limit} h")
+        for name, gpus in self.used().items():
+            gpus_max = self.meters[name].gpus_max
+            if gpus_max is not None and gpus > gpus_max:
+                self.find(seq, f"{name} pays for {gpus} of {gpus_max} GPUs")
         debited = sum(sum(debits.values()) for debits in self.debits.values())
         if debited != self.occupied:
             self.find(seq, f"{self.occupied} GPU-ms occupied, {debited} debited or unfunded")
@@ -272,6 +311,7 @@ class Money(unittest.TestCase):
             server = sandbox.up()
             objects = [node(f"n{number}", number) for number in range(NODES)]
             objects += [self.budget(owner) for owner in OWNERS]
+            objects.append(self.capping())
             server.must("POST", "/v1/apply", {"objects": objects})
             kills = 0
             end = time.monotonic() + rig.Options.seconds / 2
@@ -288,9 +328,17 @@ class Money(unittest.TestCase):
             self.compare(server, books)
             server.stop()
             sandbox.ok("ledger", "check", "--redecide", "--store", str(sandbox.data))
-            print(f"{kills} kills, {len(books.runs)} runs, {books.demotions} demotions, ", end="")
-            print(f"{books.occupied // HOUR_MS} GPU-hours ... ", end="", flush=True)
-            self.assertGreater(books.occupied, 0)
+            counts = {
+                "demotions": books.demotions,
+                "refunds": books.refunds,
+                "loans": books.loans,
+                "epochs": books.epochs,
+                "GPU-hours": books.occupied // HOUR_MS,
+            }
+            shown = ", ".join(f"{count} {what}" for what, count in counts.items())
+            print(f"{kills} kills, {len(books.runs)} runs, {shown} ... ", end="", flush=True)
+            for what, count in counts.items():
+                self.assertGreater(count, 0, f"no {what}: the test attacked too little")
 
     def budget(self, owner: str) -> Dict[str, Any]:
         """A random budget of an owner: few hours, small horizons, sharing and lending."""
@@ -310,6 +358,18 @@ class Money(unittest.TestCase):
         spec = {"owner": owner, "parents": ["org"], "envelopes": [envelope]}
         return declared("Budget", owner.split(":")[1], "q", spec)
 
+    def capping(self) -> Dict[str, Any]:
+        """A budget of the owners' parent, with a random cap over all their envelopes."""
+        cap: Dict[str, Any] = {
+            "name": "all",
+            "flavor": "g",
+            "envelopes": [f"{owner.split(':')[1]}/q/g" for owner in OWNERS],
+            "maxConcurrency": self.random.choice([96, 160, 256]),
+        }
+        if self.random.random() < 0.5:
+            cap["maxGPUHours"] = self.random.choice([2, 5, 9])
+        return declared("Budget", "org", "q", {"owner": "org", "aggregateCaps": [cap]})
+
     def act(self, server: rig.Server) -> None:
         """Sends one random request; the server may be gone."""
         act = self.random.random()
@@ -319,7 +379,8 @@ class Money(unittest.TestCase):
             run = self.random.choice(sorted(self.accepted))
             self.send(server, "POST", f"/v1/runs/{run}/cancel", {})
         elif act < 0.8:
-            budget = self.budget(self.random.choice(OWNERS))
+            is_cap = self.random.random() < 0.2
+            budget = self.capping() if is_cap else self.budget(self.random.choice(OWNERS))
             path = f"/v1/budgets/{budget['metadata']['namespace']}/q"
             self.send(server, "PUT", path, budget)
         elif act < 0.9:

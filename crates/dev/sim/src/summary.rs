@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 
 use bursar_booking::execution::{STOPS_UNTIL_STUCK, Verdict};
 use bursar_booking::{End, Event as BookingEvent, Refusal as BookingRefusal, Reply, Submission};
+use bursar_budget::{Demoted, Funded, MeterId};
+use bursar_cluster::{Event as ClusterEvent, Reason, Refusal as ClusterRefusal};
 use bursar_engine::codec::Record;
 use bursar_engine::{Answer, Command, Event, Refusal, market, spine};
 
@@ -20,6 +22,8 @@ pub const MUST_BE_MET: &[&str] = &[
     "batches of several operations",
     "budgets changed",
     "budgets dropped",
+    "budgets with caps changed",
+    "caps near their limit",
     "changes of a market on record",
     "claims that overrun",
     "clock set back",
@@ -41,6 +45,8 @@ pub const MUST_BE_MET: &[&str] = &[
     "end: released",
     "end: wait over",
     "epochs closed",
+    "epochs ended by their window",
+    "epochs of caps closed",
     "executions adopted after a crash",
     "executions ended",
     "executions started",
@@ -58,8 +64,10 @@ pub const MUST_BE_MET: &[&str] = &[
     "hung writes that landed",
     "ids too old",
     "leader usurped",
+    "lending pools near their limit",
     "limits changed",
     "limits dropped",
+    "loans",
     "machine rebooted",
     "machine suspended",
     "messages doubled",
@@ -67,6 +75,7 @@ pub const MUST_BE_MET: &[&str] = &[
     "messages out of order",
     "meters near their limit",
     "nodes changed",
+    "nodes with leases cordoned",
     "notes",
     "passes unfinished",
     "process stalled",
@@ -75,6 +84,7 @@ pub const MUST_BE_MET: &[&str] = &[
     "recovered from a snapshot",
     "recovered from record 0",
     "refolds from record 0",
+    "refused: budget with mistakes",
     "refused: id reused",
     "refused: is an execution",
     "refused: never fits",
@@ -84,6 +94,9 @@ pub const MUST_BE_MET: &[&str] = &[
     "refused: queue full",
     "refused: retry of one that has not ended",
     "refused: retry of one that is not known",
+    "refused: run that fits no nodes",
+    "refused: run that is never paid for",
+    "refused: run that would wait",
     "refused: stale fence",
     "refused: time out of bounds",
     "renewals recorded",
@@ -92,9 +105,17 @@ pub const MUST_BE_MET: &[&str] = &[
     "reports on a market",
     "restarts with an older wall clock",
     "resumes",
-    "runs demoted",
+    "runs demoted: depletion",
+    "runs demoted: promise end",
+    "runs demoted: recall",
+    "runs demoted: refit",
     "runs edited",
-    "runs ended",
+    "runs ended: budget end",
+    "runs ended: cancelled",
+    "runs ended: completed",
+    "runs ended: failed",
+    "runs ended: start failed",
+    "runs ended: walltime",
     "runs refunded",
     "runs running",
     "runs started",
@@ -103,6 +124,7 @@ pub const MUST_BE_MET: &[&str] = &[
     "shims killed",
     "stale leader not obeyed by the machine",
     "stale leader refused",
+    "starts that were owed",
     "stops that failed",
     "unknown outcomes that were committed",
     "unknown outcomes that were not",
@@ -168,7 +190,12 @@ impl Tally {
                 Event::Spine(spine::Event::NodeSet(_) | spine::Event::NodeDropped { .. }) => {
                     self.add("nodes changed", 1);
                 }
-                Event::Spine(_) | Event::Market(_) | Event::Cluster(_) => {}
+                Event::Cluster(event) => {
+                    if let Some(name) = name_of_cluster(event) {
+                        self.add(name, 1);
+                    }
+                }
+                Event::Spine(_) | Event::Market(_) => {}
             }
         }
     }
@@ -221,6 +248,13 @@ impl Tally {
                 BookingRefusal::RetryOfUnknown => "refused: retry of one that is not known",
                 _ => "refused: other",
             },
+            Err(Refusal::Cluster(refusal)) => match refusal {
+                ClusterRefusal::BudgetMistakes { .. } => "refused: budget with mistakes",
+                ClusterRefusal::NeverCovered { .. } => "refused: run that is never paid for",
+                ClusterRefusal::NeverPlaced { .. } => "refused: run that fits no nodes",
+                ClusterRefusal::WouldWait { .. } => "refused: run that would wait",
+                _ => "refused: other",
+            },
             Err(Refusal::Market(market::Refusal::Stale { .. })) => {
                 "reports on a market that were late"
             }
@@ -261,4 +295,53 @@ fn name_of(event: &BookingEvent) -> &'static str {
         BookingEvent::LimitDropped { .. } => "limits dropped",
         BookingEvent::Unsettled { .. } => "unsettled records",
     }
+}
+
+/// Name of the counter of a cluster event.
+fn name_of_cluster(event: &ClusterEvent) -> Option<&'static str> {
+    Some(match event {
+        ClusterEvent::BudgetSet(budget) if !budget.aggregate_caps.is_empty() => {
+            "budgets with caps changed"
+        }
+        ClusterEvent::BudgetSet(_) => "budgets changed",
+        ClusterEvent::BudgetDropped { .. } => "budgets dropped",
+        ClusterEvent::EpochClosed { epoch, .. } => match epoch.meter {
+            MeterId::Cap(_) => "epochs of caps closed",
+            MeterId::Envelope(_) | MeterId::Lending(_) => "epochs closed",
+        },
+        ClusterEvent::MeterNear { near, .. } => match near.meter {
+            MeterId::Cap(_) => "caps near their limit",
+            MeterId::Envelope(_) => "meters near their limit",
+            MeterId::Lending(_) => "lending pools near their limit",
+        },
+        ClusterEvent::RunSubmitted { .. } => "runs submitted",
+        ClusterEvent::RunEdited { .. } => "runs edited",
+        ClusterEvent::RunFunded { cause, .. } => match cause {
+            Funded::Take => "runs started",
+            Funded::Refund => "runs refunded",
+            Funded::Extension => "promises extended",
+            Funded::Overrun => "claims that overrun",
+        },
+        ClusterEvent::RunDemoted { cause, .. } => match cause {
+            Demoted::PromiseEnd => "runs demoted: promise end",
+            Demoted::Depletion => "runs demoted: depletion",
+            Demoted::Refit => "runs demoted: refit",
+            Demoted::Recall => "runs demoted: recall",
+        },
+        ClusterEvent::RunRunning { .. } => "runs running",
+        ClusterEvent::RunEnding { .. } => "runs stopped",
+        ClusterEvent::RunEnded { reason, .. } => match reason {
+            Reason::Completed => "runs ended: completed",
+            Reason::Failed => "runs ended: failed",
+            Reason::Cancelled => "runs ended: cancelled",
+            Reason::StartFailed => "runs ended: start failed",
+            Reason::Walltime => "runs ended: walltime",
+            Reason::BudgetEnd => "runs ended: budget end",
+        },
+        ClusterEvent::PassUnfinished { .. } => "passes unfinished",
+        ClusterEvent::PolicySet(_)
+        | ClusterEvent::LeasesOpened { .. }
+        | ClusterEvent::LeasesClosed { .. }
+        | ClusterEvent::PassFinished {} => return None,
+    })
 }

@@ -8,6 +8,7 @@
 //! time runs on to the last deadline, and nothing may be held.
 
 mod action;
+mod bookkeeper;
 mod checker;
 mod client;
 mod clients;

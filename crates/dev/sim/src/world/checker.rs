@@ -12,11 +12,13 @@ use bursar_booking::invariants::over_limit;
 use bursar_booking::{
     End, Event as BookingEvent, Fence, LimitUse, Reply, Request, Standing, Submission,
 };
-use bursar_cluster::{Clusters, Event as ClusterEvent, Run, Stage};
+use bursar_cluster::{Clusters, ProcessId, Run, Stage};
 use bursar_engine::codec::{Record, decode, decode_events, encode};
 use bursar_engine::invariants::{self, Mark};
 use bursar_engine::market::{Event as MarketEvent, Known};
-use bursar_engine::{Answer, Command, Event, Events, State, dated, decide, snapshot, summary};
+use bursar_engine::{
+    Answer, Command, Event, Events, State, dated, decide, snapshot, spine, summary,
+};
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::tile::Builder;
 use bursar_ledger::intake::{Failure, Outcome};
@@ -24,6 +26,7 @@ use bursar_ledger::store::Reader as _;
 use bursar_ledger::store::memory::MemoryStore;
 use bursar_units::{BookingId, Instant, ScopedName};
 
+use super::bookkeeper::Bookkeeper;
 use super::decided::Decided;
 use crate::summary::Tally;
 use crate::violation::{Violation, broken, demand};
@@ -53,8 +56,10 @@ pub(super) struct Checker {
     gone: Vec<Gone>,
     /// Recorded market events that were not yet compared with the agent.
     market: Vec<MarketEvent>,
-    /// Recorded cluster events that were not yet compared with the executor, with their times.
-    cluster: Vec<(Instant, ClusterEvent)>,
+    books: Bookkeeper,
+    /// Processes whose leases were closed and that were not yet compared with the executor; `None`
+    /// without any cluster event.
+    closed: Option<Vec<ProcessId>>,
 }
 
 /// The exit of a process in the ledger.
@@ -101,7 +106,8 @@ impl Checker {
             absences: Vec::new(),
             gone: Vec::new(),
             market: Vec::new(),
-            cluster: Vec::new(),
+            books: Bookkeeper::default(),
+            closed: None,
         }
     }
 
@@ -154,14 +160,14 @@ impl Checker {
         std::mem::take(&mut self.market)
     }
 
-    /// Cluster events that were recorded since the last call, with their times.
-    pub(super) fn take_cluster(&mut self) -> Vec<(Instant, ClusterEvent)> {
-        std::mem::take(&mut self.cluster)
+    /// Processes whose leases were closed since the last call; `None` without any cluster event.
+    pub(super) fn take_closed(&mut self) -> Option<Vec<ProcessId>> {
+        self.closed.take()
     }
 
-    /// The cluster in the ledger, and the time of the last record.
-    pub(super) fn clusters(&self) -> (Instant, &Clusters) {
-        (self.shadow.spine.time, &self.shadow.clusters)
+    /// The cluster in the ledger.
+    pub(super) fn clusters(&self) -> &Clusters {
+        &self.shadow.clusters
     }
 
     /// Names of the runs that have not ended.
@@ -520,10 +526,15 @@ impl Checker {
                     continue;
                 }
                 Event::Cluster(event) => {
-                    self.cluster.push((at, event.clone()));
+                    let gone = self.books.note(at, event, tally)?;
+                    self.closed.get_or_insert_default().extend(gone);
                     continue;
                 }
-                Event::Spine(_) => continue,
+                Event::Spine(event) => {
+                    let is_cordon = self.cordons_leases(event);
+                    tally.add("nodes with leases cordoned", u64::from(is_cordon));
+                    continue;
+                }
             };
             match event {
                 BookingEvent::Reserved(Request {
@@ -579,7 +590,17 @@ impl Checker {
                 _ => {}
             }
         }
-        Ok(())
+        let accounts = self.shadow.clusters.accounts();
+        self.books.check(self.shadow.spine.time, accounts)
+    }
+
+    /// Whether an event cordons a node with leases.
+    fn cordons_leases(&self, event: &spine::Event) -> bool {
+        let spine::Event::NodeSet(node) = event else {
+            return false;
+        };
+        let mut leased = self.shadow.clusters.nodes().all_leased();
+        node.unschedulable && leased.any(|(name, _, _)| *name == node.name)
     }
 
     fn end_of(&self, id: &BookingId) -> Option<End> {

@@ -2,19 +2,18 @@
 //! processes of runs.
 //!
 //! The executor survives every crash of a server. Each server compares its own view with the executor:
-//! it starts and stops processes and reports their starts and exits, over a bad network. A naive
-//! bookkeeper adds up GPU time from the events alone and compares it with the accounts.
+//! it starts and stops processes and reports their starts and exits, over a bad network. The
+//! [`bookkeeper`](super::bookkeeper) follows the money.
 
-mod bookkeeper;
 mod draws;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bursar_cluster::{Command, Event, Exit, ProcessId, Stage, Wanted};
-use bursar_engine::Command as AnyCommand;
+use bursar_budget::{Budget, BudgetId};
+use bursar_cluster::{Change, Command, Exit, ProcessId, Stage, Wanted};
+use bursar_engine::{Command as AnyCommand, spine};
 use bursar_units::{Instant, ScopedName};
 
-use self::bookkeeper::Bookkeeper;
 use super::World;
 use super::action::Action;
 use crate::rng::Rng;
@@ -23,11 +22,10 @@ use crate::violation::{Violation, demand};
 /// Live runs from which on no new ones are submitted.
 const LIVE_MAX: usize = 24;
 
-/// Executor and bookkeeper.
+/// The people and the executor.
 #[derive(Default)]
 pub(super) struct Cluster {
     processes: BTreeMap<ProcessId, Process>,
-    bookkeeper: Bookkeeper,
     /// Number of submitted runs.
     runs: u64,
     /// Number of commands of people.
@@ -207,6 +205,8 @@ impl World<'_> {
             .filter(|run| run.stage == Stage::Waiting)
             .map(|run| run.run.id())
             .collect();
+        let budgets = state.clusters.accounts().budgets();
+        let budgets: Vec<BudgetId> = budgets.map(Budget::id).collect();
         let now = process.ledger.now();
         drop(state);
         let is_stopping = self.is_stopping;
@@ -222,8 +222,13 @@ impl World<'_> {
         if is_stopping {
             let cancels = waiting.iter().cloned();
             commands.extend(cancels.map(|run| Command::CancelRun { run, uid: None }.into()));
+            // A window that repeats has an edge every day, and the world comes to no rest.
+            let drops = budgets.iter().cloned();
+            let drops = drops.map(|budget| Change::DropBudget { budget });
+            commands.extend(drops.map(|drop| spine::Command::change([drop]).into()));
         }
-        let is_over = seen.is_empty() && (waiting.is_empty() || !is_stopping);
+        let is_empty = waiting.is_empty() && budgets.is_empty();
+        let is_over = seen.is_empty() && (is_empty || !is_stopping);
         self.tally
             .add("reports of the executor", u64::from(!commands.is_empty()));
         for command in commands {
@@ -239,25 +244,16 @@ impl World<'_> {
         }
     }
 
-    /// Compares the cluster events of this step with the executor and the accounts.
+    /// Compares the leases that were closed in this step with the executor.
     pub(super) fn check_cluster(&mut self) -> Result<(), Violation> {
-        let events = self.checker.take_cluster();
-        if events.is_empty() {
+        let Some(closed) = self.checker.take_closed() else {
             return Ok(());
-        }
-        for (at, event) in &events {
-            if let Some(word) = word(event) {
-                self.tally.add(word, 1);
-            }
-            let gone = self.cluster.bookkeeper.note(*at, event)?;
-            self.cluster.check_closed(&gone)?;
-        }
+        };
         if self.is_stopping {
             // A late request may have started a run.
             self.plan_keeps();
         }
-        let (time, clusters) = self.checker.clusters();
-        self.cluster.bookkeeper.check(time, clusters.accounts())
+        self.cluster.check_closed(&closed)
     }
 
     /// Whether all runs have ended in the committed state.
@@ -268,39 +264,11 @@ impl World<'_> {
     /// Checks that every run has ended and no GPU is leased after all clients have stopped.
     pub(super) fn check_runs_are_over(&self) -> Result<(), Violation> {
         let live = self.checker.live_runs();
-        let (_, clusters) = self.checker.clusters();
-        let leased = clusters.nodes().all_leased().count();
+        let leased = self.checker.clusters().nodes().all_leased().count();
         demand(
             live.is_empty() && leased == 0,
             "when everybody has stopped, every GPU comes back",
             || format!("{live:?} are live and {leased} GPUs leased"),
         )
     }
-}
-
-/// Name of the counter of an event.
-fn word(event: &Event) -> Option<&'static str> {
-    Some(match event {
-        Event::BudgetSet(_) => "budgets changed",
-        Event::BudgetDropped { .. } => "budgets dropped",
-        Event::EpochClosed { .. } => "epochs closed",
-        Event::MeterNear { .. } => "meters near their limit",
-        Event::RunSubmitted { .. } => "runs submitted",
-        Event::RunEdited { .. } => "runs edited",
-        Event::RunFunded { cause, .. } => match cause {
-            bursar_budget::Funded::Take => "runs started",
-            bursar_budget::Funded::Refund => "runs refunded",
-            bursar_budget::Funded::Extension => "promises extended",
-            bursar_budget::Funded::Overrun => "claims that overrun",
-        },
-        Event::RunDemoted { .. } => "runs demoted",
-        Event::RunRunning { .. } => "runs running",
-        Event::RunEnding { .. } => "runs stopped",
-        Event::RunEnded { .. } => "runs ended",
-        Event::PassUnfinished { .. } => "passes unfinished",
-        Event::PolicySet(_)
-        | Event::LeasesOpened { .. }
-        | Event::LeasesClosed { .. }
-        | Event::PassFinished {} => return None,
-    })
 }

@@ -66,7 +66,7 @@ impl Habits {
                 rng.one_of([2_000, 15_000, 60_000])
             },
             operate_ms: rng.one_of([700, 5_000, 40_000]),
-            use_ms: rng.one_of([200, 1_000, 5_000]),
+            use_ms: rng.one_of([200, 500, 2_000]),
             crash_once_in: if is_calm {
                 0
             } else {

@@ -29,7 +29,7 @@ fn promises_hold_through_crashes_faults_and_clock_jumps() {
         "grants of those who waited",
         "recovered from record 0",
         "renewals answered",
-        "runs ended",
+        "runs ended: completed",
         "runs started",
     ] {
         assert!(report.tally.count(met) > 0, "never occurred: {met}");
