@@ -134,6 +134,7 @@ impl Money {
                 unfunded,
                 ..
             } => self.fund(seq, of, at, *unfunded, claims),
+            Event::RunFunded { of, claims, .. } => self.promise(seq, &of.uid, claims),
             Event::RunDemoted { of, claims, .. } => self.demote(seq, &of.uid, at, claims),
             Event::LeasesOpened { of, pods, .. } => self.open(seq, of, at, pods),
             Event::LeasesClosed { of, pods, gpus, .. } => {
@@ -302,6 +303,20 @@ impl Money {
         if let Some(envelope) = foreign {
             let what = format!("is paid by {envelope}, which may not pay for it");
             self.note(seq, &of.uid, &what);
+        }
+    }
+
+    /// An extension or an overrun, of whole claims.
+    fn promise(&mut self, seq: u64, uid: &RunUid, lines: &[ClaimLine]) {
+        for line in lines {
+            let claim = self.works.get_mut(uid).and_then(|paid| paid.claim(line));
+            if claim.is_none_or(|(_, _, gpus)| *gpus != line.gpus) {
+                self.note(
+                    seq,
+                    uid,
+                    "is promised time for a claim that it does not have",
+                );
+            }
         }
     }
 
