@@ -182,15 +182,17 @@ impl Writer {
         Ok(())
     }
 
-    /// Restarts patience deadlines after an absence. Clock deadlines before now come first (L5).
+    /// Restarts patience deadlines after an absence. Clock deadlines before now come first (L5); those
+    /// of now wait for the results of executors (R8).
     pub(crate) fn resume(&mut self, wall: Instant) -> Result<(), Poison> {
         let now = self.now.unwrap_or(self.working.spine.time);
+        let until = Some(now.before(Millis::from_ms(1)));
         let mut before = None;
         while self.working.clock_is_due(now) && before != Some(self.working.spine.head) {
             before = Some(self.working.spine.head);
             self.own_command(spine::Command::Tick {
                 renewed: Vec::new(),
-                until: None,
+                until,
                 class: Some(Class::Clock),
             })?;
         }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bursar_engine::Event;
 use bursar_engine::cluster::budget::RunUid;
-use bursar_engine::cluster::{Clusters, Command, Exit};
+use bursar_engine::cluster::{Clusters, Command, Exit, Wanted};
 use bursar_ledger::intake::Submission;
 use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::view::Published;
@@ -195,14 +195,7 @@ impl Attendant {
         // The pods of an incarnation start and end together.
         for wanted in state.clusters.wanted() {
             if !self.processes.contains_key(&wanted.id.uid) {
-                self.enter(&Incarnation {
-                    uid: &wanted.id.uid,
-                    number: wanted.id.incarnation,
-                    opened: wanted.opened,
-                    expected: wanted.run.expected_duration,
-                    is_running: wanted.is_running,
-                    stop: wanted.stop,
-                });
+                self.enter_wanted(&wanted);
             }
         }
     }
@@ -220,19 +213,21 @@ impl Attendant {
         if let Some(entry) = before.and_then(|before| before.entry(uid)) {
             self.agenda.remove(&entry);
         }
-        let Some(shown) = clusters.run(uid).filter(|shown| shown.end.is_none()) else {
-            return;
-        };
-        if let Some(opened) = shown.started {
-            self.enter(&Incarnation {
-                uid,
-                number: shown.incarnation,
-                opened,
-                expected: shown.run.expected_duration,
-                is_running: shown.running.is_some(),
-                stop: shown.ending.map(|(_, deadline)| deadline),
-            });
+        // The pods of an incarnation start and end together.
+        if let Some(wanted) = clusters.wanted_of(uid).next() {
+            self.enter_wanted(&wanted);
         }
+    }
+
+    fn enter_wanted(&mut self, wanted: &Wanted<'_>) {
+        self.enter(&Incarnation {
+            uid: &wanted.id.uid,
+            number: wanted.id.incarnation,
+            opened: wanted.opened,
+            expected: wanted.run.expected_duration,
+            is_running: wanted.is_running,
+            stop: wanted.stop,
+        });
     }
 
     fn enter(&mut self, of: &Incarnation<'_>) {

@@ -35,11 +35,11 @@ pub struct Clusters {
     pub(crate) live: BTreeMap<u64, Live>,
     pub(crate) numbers: BTreeMap<RunUid, u64>,
     /// The newest run of each name.
-    pub(crate) names: BTreeMap<ScopedName, RunUid>,
+    pub(crate) names: Arc<BTreeMap<ScopedName, RunUid>>,
     pub(crate) queue: Queue,
     /// Remembered runs, and their order of end. They are shared with sketches of the state.
-    pub(crate) ended: BTreeMap<RunUid, Arc<Ended>>,
-    pub(crate) ends: VecDeque<RunUid>,
+    pub(crate) ended: Arc<BTreeMap<RunUid, Arc<Ended>>>,
+    pub(crate) ends: Arc<VecDeque<RunUid>>,
     /// Starts that must be reported in time.
     pub(crate) starts: BTreeSet<(Instant, u64)>,
     /// Instants at which runs with a hard limit are stopped.

@@ -5,10 +5,10 @@
 //! refunding follows at the same instant; starting comes at the end of the record (R7). The end of a
 //! grace is no deadline of the engine: the state says when a process is killed, and its executor does it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bursar_budget::accounts::{Demotions, Kind, PromiseEnd};
-use bursar_budget::{ClaimLine, Funded, Work};
+use bursar_budget::{ClaimLine, Funded, RunUid, Work};
 use bursar_plane::{Class, Decided, Due, Steps};
 use bursar_units::Instant;
 
@@ -181,20 +181,23 @@ impl Clusters {
     }
 
     fn stop_overdue(&mut self, at: Instant, out: &mut Decided<Event>) {
-        while let Some((_, number)) = self
-            .walltimes
-            .first()
-            .copied()
-            .filter(|(due, _)| *due <= at)
-        {
+        for number in self.due(&self.walltimes, at) {
             self.stop(at, Some(number), Stop::of(Reason::Walltime), out);
         }
     }
 
     fn give_up_starts(&mut self, at: Instant, out: &mut Decided<Event>) {
-        while let Some((_, number)) = self.starts.first().copied().filter(|(due, _)| *due <= at) {
+        for number in self.due(&self.starts, at) {
             self.stop(at, Some(number), Stop::of(Reason::StartFailed), out);
         }
+    }
+
+    /// Runs whose deadline has come, by identity (R8).
+    fn due(&self, deadlines: &BTreeSet<(Instant, u64)>, at: Instant) -> Vec<u64> {
+        let due = deadlines.iter().take_while(|(due, _)| *due <= at);
+        let live = due.filter_map(|(_, number)| Some((&self.live.get(number)?.uid, *number)));
+        let live: BTreeMap<&RunUid, u64> = live.collect();
+        live.into_values().collect()
     }
 
     /// Begins the stop of a run with GPUs that is not being stopped yet.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bursar_budget::accounts::Edit;
+use bursar_budget::cover::{Request, Trace};
 use bursar_budget::{Budget, BudgetId, EnvelopeId, MeterId, RunUid};
 use bursar_plane::{Decided, STEPS_PER_RECORD_MAX};
 use bursar_units::{Instant, Label, ObjectName, ScopedName};
@@ -48,15 +49,15 @@ impl Clusters {
             self.refund(now, out);
         }
         // Shares that the record itself reached are no deadline that its starts wait for.
-        if !out.is_empty() {
-            self.note_near(now, out);
+        if self.open.is_stirred || !out.is_empty() {
+            self.note_near_early(now, out);
         }
         // Starting that is owed belongs to the tick that leaves no deadline.
         let no_deadline = Instant::default();
         let grants = &mut { STEPS_PER_RECORD_MAX };
         self.finish(Starting::Allowed, no_deadline, grants, out);
         if !out.is_empty() {
-            self.note_near(now, out);
+            self.note_near_early(now, out);
         }
     }
 
@@ -82,14 +83,24 @@ impl Clusters {
         if changes.iter().all(|change| change.run().is_none()) {
             return Ok(());
         }
-        let mut scratch = self.clone();
+        self.clone().check_runs(now, changes)
+    }
+
+    /// The same on a scratch copy of the state, which has the nodes of the command.
+    pub fn check_on_scratch(self, now: Instant, changes: &[&Change]) -> Result<(), Refusal> {
+        self.check_budgets(changes)?;
+        self.check_runs(now, changes)
+    }
+
+    /// Checks each run on what the budgets and the runs before it leave.
+    fn check_runs(mut self, now: Instant, changes: &[&Change]) -> Result<(), Refusal> {
         let mut out = Decided::new(now, self.open.record);
         let budgets = changes.iter().filter(|change| change.run().is_none());
-        budgets.for_each(|change| scratch.declare(now, change, &mut out));
+        budgets.for_each(|change| self.declare(now, change, &mut out));
         for change in changes {
             if let Some(run) = change.run() {
-                scratch.check_change(now, change, run)?;
-                scratch.declare(now, change, &mut out);
+                self.check_change(now, change, run)?;
+                self.declare(now, change, &mut out);
             }
         }
         Ok(())
@@ -97,26 +108,19 @@ impl Clusters {
 
     fn check_change(&self, now: Instant, change: &Change, run: &Run) -> Result<(), Refusal> {
         self.check_run(now, run)?;
-        match change {
-            Change::StartRun(_) if !self.starts_now(now, run) => {
-                let run = run.id();
-                Err(Refusal::WouldWait { run })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether a submission starts in its own record, or its run has started already. Runs that wait
-    /// before it cannot start, or they would have.
-    fn starts_now(&self, now: Instant, run: &Run) -> bool {
+        let Change::StartRun(_) = change else {
+            return Ok(());
+        };
         let known = self.names.get(&run.id()).and_then(|uid| self.live_run(uid));
-        if let Some((_, live)) = known {
-            return live.held.is_some();
-        }
-        let seating = self.nodes.place(&gang(run));
-        let request = seating.map(|seating| start_request(now, None, run, &seating));
-        let plan = request.map(|request| self.accounts.plan_recalling(now, &request));
-        self.owed.is_none() && plan.is_some_and(|plan| plan.is_ok())
+        let wait = match known {
+            Some((_, live)) => self.wait(now, &live.uid),
+            None => self.wait_before(now, run),
+        };
+        let refusal = wait.map(|wait| Refusal::WouldWait {
+            run: run.id(),
+            wait: Box::new(wait),
+        });
+        refusal.map_or(Ok(()), Err)
     }
 
     /// Applies one checked change; one that changes nothing has no event.
@@ -205,13 +209,17 @@ impl Clusters {
     }
 
     fn check_run(&self, now: Instant, run: &Run) -> Result<(), Refusal> {
-        let mistakes = run.mistakes(self.policy.grace_max);
-        if !mistakes.is_empty() {
-            let run = run.id();
-            return Err(Refusal::RunMistakes { run, mistakes });
-        }
         let known = self.names.get(&run.id()).and_then(|uid| self.live_run(uid));
-        if let Some((_, live)) = known {
+        let live = known.map(|(_, live)| live);
+        // A policy may have changed since a run was submitted: its repeat is no mistake.
+        if live.is_none_or(|live| live.run.editable() != run.editable()) {
+            let mistakes = run.mistakes(self.policy.grace_max);
+            if !mistakes.is_empty() {
+                let run = run.id();
+                return Err(Refusal::RunMistakes { run, mistakes });
+            }
+        }
+        if let Some(live) = live {
             let field = live.run.other_field(run);
             let run = run.id();
             return field.map_or(Ok(()), |field| Err(Refusal::IdReused { run, field }));
@@ -230,18 +238,11 @@ impl Clusters {
 
     /// Refuses a run that can never start.
     fn check_fits(&self, now: Instant, run: &Run) -> Result<(), Refusal> {
-        let place = self.nodes.first_place(&run.flavor, &run.location);
-        if let Some(place) = place {
-            let request = request_at(now, run, place);
-            // The walk is greedy: it may cover on the present meters and not on empty ones.
-            if self.accounts.plan(now, &request).is_err()
-                && let Err(trace) = self.accounts.could_ever_cover(now, &request)
-            {
-                let run = run.id();
-                return Err(Refusal::NeverCovered { run, trace });
-            }
+        if let Err(trace) = self.could_ever_be_covered(now, run) {
+            let run = run.id();
+            return Err(Refusal::NeverCovered { run, trace });
         }
-        if place.is_some() && self.nodes.ever_fits(&gang(run)) {
+        if self.nodes.ever_fits(&gang(run)) {
             return Ok(());
         }
         Err(Refusal::NeverPlaced {
@@ -252,6 +253,31 @@ impl Clusters {
             declared: self.nodes.declared_gpus(&run.flavor, &run.location),
             largest: self.nodes.largest_domain(&gang(run)),
         })
+    }
+
+    /// Whether envelopes may pay for a run at some place, now or on empty meters. The walk depends on
+    /// the place, and it is greedy: it may cover on the present meters and not on empty ones. The
+    /// error is the walk at the first place.
+    pub(crate) fn could_ever_be_covered(&self, now: Instant, run: &Run) -> Result<(), Box<Trace>> {
+        let cover = |request: &Request| match self.accounts.plan(now, request) {
+            Ok(_) => Ok(()),
+            Err(_) => self.accounts.could_ever_cover(now, request),
+        };
+        let mut places = self.nodes.places(&run.flavor, &run.location).into_iter();
+        let Some(first) = places.next() else {
+            return Ok(());
+        };
+        let Err(trace) = cover(&request_at(now, run, first)) else {
+            return Ok(());
+        };
+        let seating = self.nodes.place(&gang(run));
+        let seated = seating.map(|seating| start_request(now, None, run, &seating));
+        let others = places.map(|place| request_at(now, run, place));
+        let mut requests = seated.into_iter().chain(others);
+        if requests.any(|request| cover(&request).is_ok()) {
+            return Ok(());
+        }
+        Err(trace)
     }
 
     fn cancel(

@@ -3,8 +3,10 @@
 use bursar_budget::accounts::{EpochClosed, MeterNear};
 use bursar_budget::{Budget, BudgetId, ClaimLine, Demoted, Funded, RunUid};
 use bursar_units::{Instant, is_default, vocabulary, whole};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::nodes::NODE_GPUS_MAX;
 use crate::{Edit, Policy, Run, Who};
 
 vocabulary! {
@@ -221,8 +223,24 @@ pub struct Pod {
     pub group: u64,
     /// Its node.
     pub node: bursar_units::ObjectName,
-    /// Ordinals of its GPUs on the node as ranges, each with its first and last.
+    /// Ordinals of its GPUs on the node as ascending ranges, each with its first and last.
+    #[serde(deserialize_with = "ranges")]
     pub gpus: Vec<(u32, u32)>,
+}
+
+/// Reads ranges of ordinals: ascending, and below the most GPUs of a node. So a forged record cannot
+/// stand for more GPUs than it has bytes for.
+fn ranges<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(u32, u32)>, D::Error> {
+    let ranges = Vec::<(u32, u32)>::deserialize(deserializer)?;
+    let mut free = 0;
+    for (first, last) in &ranges {
+        if *first < free || last < first || NODE_GPUS_MAX <= *last {
+            let text = format!("ordinals {first} to {last} are no ascending GPUs of a node");
+            return Err(D::Error::custom(text));
+        }
+        free = last.saturating_add(1);
+    }
+    Ok(ranges)
 }
 
 impl Pod {
@@ -252,6 +270,18 @@ impl Pod {
 }
 
 impl Reason {
+    /// The cause as a sentence about a run.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Completed => "it completed",
+            Self::Failed => "a process failed",
+            Self::Cancelled => "a person cancelled it",
+            Self::StartFailed => "its processes could not be started",
+            Self::Walltime => "it reached its hard limit",
+            Self::BudgetEnd => "the hours of its envelope are used up",
+        }
+    }
+
     /// Outcome of a run that ends for it.
     pub const fn outcome(self) -> Outcome {
         match self {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use bursar_budget::cover::{Failure, Plan, Reason as Cover, Request, Row};
-use bursar_budget::{RunUid, Take};
+use bursar_budget::cover::{Dimension, Failure, Plan, Reason as Cover, Request, Row};
+use bursar_budget::{MeterId, RunUid, Take, Work};
 use bursar_plane::WaitsFor;
 use bursar_units::{Instant, Label, ScopedName, vocabulary};
 
 use crate::clusters::{Clusters, Live};
 use crate::pass::{gang, request_at, start_request};
+use crate::{Pod, Run};
 
 /// Most holders that are named.
 pub const HOLDERS_MAX: usize = 10;
@@ -69,7 +70,8 @@ pub struct Wait {
     pub free: u64,
     /// Runs ahead of it in the queue.
     pub ahead: u64,
-    /// Holders of the GPUs that it could use, most GPUs first; at most [`HOLDERS_MAX`].
+    /// Holders, most GPUs first; at most [`HOLDERS_MAX`]: of the meters that bind if money binds, else
+    /// of the GPUs that it could use.
     pub holders: Vec<Holder>,
     /// Number of further holders, and their GPUs.
     pub more_holders: (u64, u64),
@@ -124,16 +126,32 @@ impl From<Cover> for WaitReason {
 impl Clusters {
     /// Why a run waits; `None` if it does not wait.
     pub fn wait(&self, now: Instant, uid: &RunUid) -> Option<Wait> {
-        let (number, live) = self.live_run(uid)?;
-        if live.held.is_some() {
+        let (number, live) = self.live_run(uid).filter(|(_, live)| live.held.is_none())?;
+        let queue = self.queue.order();
+        let ahead = queue.iter().take_while(|other| **other != number).count();
+        Some(self.wait_of(now, &live.run, Some(live.work()), ahead))
+    }
+
+    /// Why a run that is not submitted would wait; `None` if it would start now. Runs that wait before
+    /// it cannot start, or they would have, unless starting is owed.
+    pub(crate) fn wait_before(&self, now: Instant, run: &Run) -> Option<Wait> {
+        let is_started = self.attempt(now, run, None).starts();
+        if is_started && self.owed.is_none() {
             return None;
         }
-        let run = &live.run;
+        let mut queue = self.queue.clone();
+        queue.insert(&run.owner, run.priority, self.next);
+        let order = queue.order().into_iter();
+        let ahead = order.take_while(|number| *number != self.next).count();
+        Some(self.wait_of(now, run, None, ahead))
+    }
+
+    fn wait_of(&self, now: Instant, run: &Run, work: Option<Work>, ahead: usize) -> Wait {
         let Attempt {
             is_placed,
             request,
             plan,
-        } = self.attempt(now, live);
+        } = self.attempt(now, run, work);
         let takes = match &plan {
             Some(Ok(plan)) => plan.takes.clone(),
             _ => Vec::new(),
@@ -142,11 +160,14 @@ impl Clusters {
         let trace = request
             .as_ref()
             .map(|request| self.accounts.trace(now, request).rows);
-        let queue = self.queue.order();
-        let ahead = queue.iter().take_while(|other| **other != number).count();
-        let (holders, more_holders) = self.holders(now, live);
-        Some(Wait {
-            reason: self.wait_reason(now, live, is_placed, failure.as_ref(), request.as_ref()),
+        let reason = self.wait_reason(now, run, is_placed, failure.as_ref());
+        let holders = match (&failure, reason.waits_for()) {
+            (Some(failure), WaitsFor::Budget) => self.paid_for(now, &failure.exhausted),
+            _ => self.holders(now, run),
+        };
+        let (holders, more_holders) = largest(holders);
+        Wait {
+            reason,
             needed: run.total_gpus,
             free: self.nodes.free_gpus(&run.flavor, &run.location),
             ahead: u64::try_from(ahead).unwrap_or(u64::MAX),
@@ -155,22 +176,22 @@ impl Clusters {
             takes,
             trace: trace.unwrap_or_default(),
             failure,
-        })
+        }
     }
 
     /// The reason of [`Clusters::wait`] alone, for lists and metrics: it reads no other run.
     pub fn wait_reason_of(&self, now: Instant, uid: &RunUid) -> Option<WaitReason> {
-        let (_, live) = self.live_run(uid)?;
-        if live.held.is_some() {
-            return None;
-        }
-        let Attempt {
-            is_placed,
-            request,
-            plan,
-        } = self.attempt(now, live);
-        let failure = plan.and_then(Result::err);
-        Some(self.wait_reason(now, live, is_placed, failure.as_ref(), request.as_ref()))
+        let (_, live) = self.live_run(uid).filter(|(_, live)| live.held.is_none())?;
+        let attempt = self.attempt(now, &live.run, Some(live.work()));
+        let failure = attempt.plan.and_then(Result::err);
+        Some(self.wait_reason(now, &live.run, attempt.is_placed, failure.as_ref()))
+    }
+
+    /// The failed cover of a waiting run: it reads no other run.
+    pub fn failed_cover(&self, now: Instant, uid: &RunUid) -> Option<Failure> {
+        let (_, live) = self.live_run(uid).filter(|(_, live)| live.held.is_none())?;
+        let attempt = self.attempt(now, &live.run, Some(live.work()));
+        attempt.plan.and_then(Result::err)
     }
 
     /// Positions of all waiting runs in the queue, from 1.
@@ -182,12 +203,11 @@ impl Clusters {
             .collect()
     }
 
-    /// Tries to place and cover a waiting run, as a pass does.
-    fn attempt(&self, now: Instant, live: &Live) -> Attempt {
-        let run = &live.run;
+    /// Tries to place and cover a run, as a pass does.
+    fn attempt(&self, now: Instant, run: &Run, work: Option<Work>) -> Attempt {
         let seating = self.nodes.place(&gang(run));
         let request = match &seating {
-            Some(seating) => Some(start_request(now, Some(live.work()), run, seating)),
+            Some(seating) => Some(start_request(now, work, run, seating)),
             None => self
                 .nodes
                 .first_place(&run.flavor, &run.location)
@@ -207,21 +227,15 @@ impl Clusters {
     fn wait_reason(
         &self,
         now: Instant,
-        live: &Live,
+        run: &Run,
         is_placed: bool,
         failure: Option<&Failure>,
-        request: Option<&Request>,
     ) -> WaitReason {
-        let run = &live.run;
-        let money = failure.map(|failure| match request {
+        let money = failure.map(|failure| match failure.reason {
+            Cover::NoEnvelope => WaitReason::NoEnvelope,
             // No event makes it possible: it waits for a mistake to be corrected (R6).
-            Some(request)
-                if failure.reason != Cover::NoEnvelope
-                    && self.accounts.could_ever_cover(now, request).is_err() =>
-            {
-                WaitReason::NeverFits
-            }
-            _ => WaitReason::from(failure.reason),
+            _ if self.could_ever_be_covered(now, run).is_err() => WaitReason::NeverFits,
+            reason => WaitReason::from(reason),
         });
         let room = (!is_placed).then(|| {
             if !self.nodes.ever_fits(&gang(run)) {
@@ -239,40 +253,60 @@ impl Clusters {
             .unwrap_or(WaitReason::QueueOrder)
     }
 
-    /// The largest holders, and the number of the others with their GPUs.
-    fn holders(&self, now: Instant, waiting: &Live) -> (Vec<Holder>, (u64, u64)) {
-        let run = &waiting.run;
-        let mut holders: Vec<Holder> = self
-            .live
-            .values()
-            .filter_map(|live| {
-                let held = live.held.as_ref()?;
-                let is_wanted = |pod: &&crate::Pod| {
-                    let seat = self.nodes.seat(pod.node.as_str());
-                    seat.is_some_and(|(place, flavor)| {
-                        *flavor == run.flavor && run.location.matches(place)
-                    })
-                };
-                let gpus = held
-                    .pods
-                    .values()
-                    .filter(is_wanted)
-                    .map(crate::Pod::width)
-                    .sum();
-                let stated = live.stated().map(|stated| held.opened.after(stated));
-                (gpus > 0).then(|| Holder {
-                    uid: live.uid.clone(),
-                    run: live.run.id(),
-                    owner: live.run.owner.clone(),
-                    gpus,
-                    stated_end: stated.filter(|end| now < *end),
-                })
-            })
-            .collect();
-        holders.sort_by(|a, b| b.gpus.cmp(&a.gpus).then_with(|| a.run.cmp(&b.run)));
-        let more = holders.iter().skip(HOLDERS_MAX).map(|holder| holder.gpus);
-        let more = more.fold((0, 0), |(count, sum), gpus| (count + 1, sum + gpus));
-        holders.truncate(HOLDERS_MAX);
-        (holders, more)
+    /// Runs with GPUs of the flavor at the allowed places of a run.
+    fn holders(&self, now: Instant, run: &Run) -> Vec<Holder> {
+        let is_wanted = |pod: &&Pod| {
+            let seat = self.nodes.seat(pod.node.as_str());
+            seat.is_some_and(|(place, flavor)| *flavor == run.flavor && run.location.matches(place))
+        };
+        let live = self.live.values();
+        let holders = live.filter_map(|live| {
+            let pods = live.held.as_ref()?.pods.values();
+            let gpus = pods.filter(is_wanted).map(Pod::width).sum();
+            holder(now, live, gpus)
+        });
+        holders.collect()
     }
+
+    /// Runs that some meters pay for.
+    fn paid_for(&self, now: Instant, meters: &[(MeterId, Dimension)]) -> Vec<Holder> {
+        let claims = meters.iter();
+        let claims = claims.flat_map(|(meter, _)| self.accounts.claims_on(meter));
+        let claims: BTreeMap<u64, _> = claims.map(|claim| (claim.number, claim)).collect();
+        let mut gpus: BTreeMap<RunUid, u64> = BTreeMap::new();
+        for claim in claims.into_values() {
+            *gpus.entry(claim.id.work.run).or_default() += claim.gpus;
+        }
+        let holders = gpus.into_iter();
+        let holders = holders.filter_map(|(uid, gpus)| holder(now, self.live_run(&uid)?.1, gpus));
+        holders.collect()
+    }
+}
+
+impl Attempt {
+    fn starts(&self) -> bool {
+        self.is_placed && self.plan.as_ref().is_some_and(Result::is_ok)
+    }
+}
+
+/// A run that holds that many GPUs; `None` without any.
+fn holder(now: Instant, live: &Live, gpus: u64) -> Option<Holder> {
+    let held = live.held.as_ref().filter(|_| gpus > 0)?;
+    let stated = live.stated().map(|stated| held.opened.after(stated));
+    Some(Holder {
+        uid: live.uid.clone(),
+        run: live.run.id(),
+        owner: live.run.owner.clone(),
+        gpus,
+        stated_end: stated.filter(|end| now < *end),
+    })
+}
+
+/// The largest holders, and the number of the others with their GPUs.
+fn largest(mut holders: Vec<Holder>) -> (Vec<Holder>, (u64, u64)) {
+    holders.sort_by(|a, b| b.gpus.cmp(&a.gpus).then_with(|| a.run.cmp(&b.run)));
+    let more = holders.iter().skip(HOLDERS_MAX).map(|holder| holder.gpus);
+    let more = more.fold((0, 0), |(count, sum), gpus| (count + 1, sum + gpus));
+    holders.truncate(HOLDERS_MAX);
+    (holders, more)
 }

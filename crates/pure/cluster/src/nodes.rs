@@ -24,6 +24,8 @@ pub struct Nodes {
     hosts: Hosts,
     /// All declared nodes, taken empty.
     empty: Hosts,
+    /// Schedulable nodes, taken empty.
+    usable: Hosts,
     /// Raised whenever room may have grown; a placement that failed fails again until then.
     version: u64,
 }
@@ -98,17 +100,7 @@ impl Nodes {
 
     /// Whether the gang fits all schedulable nodes taken empty.
     pub(crate) fn would_fit_usable(&self, gang: &Gang) -> bool {
-        let mut usable = Hosts::default();
-        let hosts = self.empty.iter();
-        let is_usable = |host: &&Host| {
-            self.declared
-                .get(&host.name)
-                .is_some_and(|node| node.is_usable)
-        };
-        hosts
-            .filter(is_usable)
-            .for_each(|host| usable.set(host.clone()));
-        usable.place(gang).is_some()
+        self.usable.place(gang).is_some()
     }
 
     /// GPUs of a flavor at some places, on all declared nodes.
@@ -141,6 +133,15 @@ impl Nodes {
         wanted
             .map(|(name, node)| u64::from(node.gpus).saturating_sub(self.used(name)))
             .sum()
+    }
+
+    /// All places with GPUs of a flavor, among some places, on all declared nodes.
+    pub(crate) fn places(&self, flavor: &Label, location: &Selector) -> BTreeSet<&Place> {
+        let nodes = self.declared.values();
+        let wanted = nodes.filter(|node| node.gpus > 0 && node.is_at(flavor, location));
+        wanted
+            .filter_map(|node| Some(&node.seat.as_ref()?.0))
+            .collect()
     }
 
     /// The first place with GPUs of a flavor, among some places, on all declared nodes.
@@ -180,6 +181,7 @@ impl Nodes {
     fn refresh(&mut self, name: &ObjectName) {
         self.hosts.remove(name);
         self.empty.remove(name);
+        self.usable.remove(name);
         let Some(declared) = self.declared.get(name) else {
             return;
         };
@@ -187,11 +189,12 @@ impl Nodes {
             return;
         };
         let gpus = declared.gpus;
-        self.empty
-            .set(host(name, place, flavor, (0..gpus).collect()));
+        let whole = host(name, place, flavor, (0..gpus).collect());
+        self.empty.set(whole.clone());
         if !declared.is_usable {
             return;
         }
+        self.usable.set(whole);
         let leased = self.leased.get(name);
         let is_free = |gpu: &u32| leased.is_none_or(|leased| !leased.contains_key(gpu));
         let free = (0..gpus).filter(is_free).collect();

@@ -9,8 +9,8 @@ use bursar_budget::{Demotion, Funded, MeterId, Place, Unfunded, Work};
 use bursar_plane::Decided;
 use bursar_units::{Instant, Millis};
 
-use crate::clusters::{Clusters, Live, Open};
-use crate::{Event, Pod, Run};
+use crate::clusters::{Clusters, Held, Live, Open};
+use crate::{Event, Pod, Reason, Run};
 
 /// Most gangs without a place that a pass remembers; a longer list costs more than it saves.
 const UNPLACED_MAX: usize = 16;
@@ -96,13 +96,15 @@ impl Clusters {
     }
 
     /// Refunding (B5): runs by submission, in a run the earliest demotion first, each claim complete
-    /// or not at all. A run that is being stopped is not refunded.
+    /// or not at all. A run that its used up envelope ends is not refunded.
     pub(crate) fn refund(&mut self, at: Instant, out: &mut Decided<Event>) {
         let works = self.accounts.unfunded_work();
         let works: BTreeMap<u64, Work> = works
             .filter_map(|work| {
                 let (number, live) = self.live_run(&work.run)?;
-                (!live.is_ending()).then(|| (number, work.clone()))
+                let ending = live.held.as_ref().and_then(|held| held.ending.as_ref());
+                let is_over = ending.is_some_and(|ending| ending.reason == Reason::BudgetEnd);
+                (!is_over).then(|| (number, work.clone()))
             })
             .collect();
         for (number, work) in works {
@@ -160,6 +162,21 @@ impl Clusters {
         }
     }
 
+    /// The same before the other deadlines of an instant: if one is still to come that goes before
+    /// shares (R8), then shares of hours wait for it.
+    pub(crate) fn note_near_early(&mut self, at: Instant, out: &mut Decided<Event>) {
+        let kinds = [Kind::WindowEdge, Kind::PromiseEnd, Kind::Depletion];
+        let mut first = kinds
+            .map(|kind| self.accounts.next_deadline_of(kind))
+            .into_iter();
+        let is_due = first.any(|next| next.is_some_and(|next| next <= at));
+        for near in self.accounts.thresholds(at) {
+            if !is_due || near.dimension == Dimension::Gpus {
+                self.emit(at, Event::MeterNear { near, t: None }, out);
+            }
+        }
+    }
+
     /// Ends a record: starts, or records that starting is owed. `until` is the last deadline that the
     /// record carries out.
     pub(crate) fn finish(
@@ -212,6 +229,10 @@ impl Clusters {
         }
         if is_recalled {
             self.refund(now, out);
+            // A recall frees a claim as a whole: a run that was tried before may have room now.
+            if self.owed.is_none() && !self.queue.is_empty() {
+                self.emit(now, Event::PassUnfinished { t: None }, out);
+            }
         }
     }
 
@@ -318,8 +339,7 @@ impl Clusters {
             position = to;
             let gpus = to.min(last).saturating_sub(from.max(first));
             if gpus > 0 {
-                let (place, _) = self.nodes.seat(pod.node.as_str())?;
-                add(&mut groups, place, gpus);
+                add(&mut groups, self.place_of(live, held, pod)?, gpus);
             }
         }
         let left = live
@@ -332,6 +352,19 @@ impl Clusters {
             hard_end: live.hard_end(held.opened),
             ..request(&live.run)
         })
+    }
+}
+
+impl Clusters {
+    /// Place of a pod. If its node has lost its labels, that of its group, or the first that the run
+    /// allows: a label on a node takes nobody's payer.
+    fn place_of(&self, live: &Live, held: &Held, pod: &Pod) -> Option<&Place> {
+        let group = held.pods.values().filter(|other| other.group == pod.group);
+        let pods = std::iter::once(pod).chain(group);
+        let mut seats = pods.filter_map(|pod| self.nodes.seat(pod.node.as_str()));
+        let run = &live.run;
+        let place = seats.next().map(|(place, _)| place);
+        place.or_else(|| self.nodes.first_place(&run.flavor, &run.location))
     }
 }
 

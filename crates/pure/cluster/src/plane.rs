@@ -1,7 +1,7 @@
 //! The cluster as a plane of the engine.
 
 use bursar_plane::{Class, Decided, Due, Lane, Notice, Plane, Reference, Steps};
-use bursar_units::{BookingId, Instant, ScopedName};
+use bursar_units::{BookingId, Instant};
 
 use crate::clusters::Clusters;
 use crate::fact::Fact;
@@ -131,12 +131,10 @@ impl Plane for Clusters {
         };
         match event {
             Event::BudgetSet(budget) => {
-                let name = ScopedName::of(&budget.namespace, &budget.name);
-                subjects.push(Reference::Budget(name));
+                subjects.push(Reference::Budget(sentence::scoped(&budget.id())));
             }
             Event::BudgetDropped { budget } => {
-                let name = ScopedName::new(budget.as_str()).ok();
-                subjects.extend(name.map(Reference::Budget));
+                subjects.push(Reference::Budget(sentence::scoped(budget)));
             }
             Event::EpochClosed { epoch, .. } => subjects.extend(meter_subjects(&epoch.meter)),
             Event::MeterNear { near, .. } => subjects.extend(meter_subjects(&near.meter)),
@@ -163,9 +161,7 @@ impl Plane for Clusters {
 
     fn declared(change: &Change) -> Reference {
         match change {
-            Change::SetBudget(budget) => {
-                Reference::Budget(ScopedName::of(&budget.namespace, &budget.name))
-            }
+            Change::SetBudget(budget) => Reference::Budget(sentence::scoped(&budget.id())),
             Change::DropBudget { budget } => Reference::Budget(sentence::scoped(budget)),
             Change::SetRun(run) | Change::StartRun(run) => Reference::Run(run.id()),
         }

@@ -35,6 +35,15 @@ impl Queue {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Numbers of the submissions, earliest first.
+    pub(crate) fn submissions(&self) -> impl Iterator<Item = u64> {
+        self.places.keys().copied()
+    }
+
     /// Number of waiting runs of an owner.
     pub(crate) fn waiting(&self, owner: &Label) -> u64 {
         let count = self.owners.get(owner).map_or(0, BTreeSet::len);

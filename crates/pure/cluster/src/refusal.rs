@@ -5,6 +5,8 @@ use bursar_budget::{BudgetId, EnvelopeId, RunUid};
 use bursar_units::{Label, ObjectName, ScopedName};
 use thiserror::Error;
 
+use crate::explain::Wait;
+
 /// Reason of a refusal by the cluster.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum Refusal {
@@ -63,6 +65,8 @@ pub enum Refusal {
     WouldWait {
         /// The run.
         run: ScopedName,
+        /// Why it would wait.
+        wait: Box<Wait>,
     },
     /// A live run of that name has another value in a field that must not change.
     #[error("run {run} exists with another {field}")]

@@ -1,13 +1,12 @@
 //! Sentences of the events: one line each, in lower case, from the event alone.
 
 use bursar_budget::cover::Dimension;
-use bursar_budget::spec::GPU_MS_PER_HOUR;
 use bursar_budget::{BudgetId, ClaimLine, Demoted, Funded, MeterId};
 use bursar_plane::Notice;
-use bursar_units::words::{count, number};
+use bursar_units::words::{count, gpu_hours, number};
 use bursar_units::{DEFAULT_NAMESPACE, ObjectName, ScopedName};
 
-use crate::{Event, Pod, Reason, Who};
+use crate::{Event, Pod, Who};
 
 /// The notice of an event.
 pub(crate) fn notice(event: &Event) -> Notice<Box<Event>> {
@@ -45,13 +44,17 @@ pub(crate) fn notice(event: &Event) -> Notice<Box<Event>> {
                 let summary = format!("{meter} has too few {dimension} left for a run");
                 ("envelope.exhausted", meter_object(meter), summary)
             } else {
-                let summary = format!("{meter} uses {} % of its {dimension}", near.percent);
+                let summary = format!("{meter} has reached {} % of its {dimension}", near.percent);
                 ("envelope.near", meter_object(meter), summary)
             }
         }
-        Event::PassUnfinished { .. } => ("", "cluster".to_owned(), "starting is owed".to_owned()),
+        Event::PassUnfinished { .. } => (
+            "",
+            "cluster".to_owned(),
+            "waiting runs are still to be tried".to_owned(),
+        ),
         Event::PassFinished {} => {
-            let summary = "starting is done, nothing could start".to_owned();
+            let summary = "waiting runs were tried, none could start".to_owned();
             ("", "cluster".to_owned(), summary)
         }
         event => of_run(event),
@@ -121,12 +124,11 @@ fn of_run(event: &Event) -> (&'static str, String, String) {
             ..
         } => (
             "lease.closed",
-            format!("gave back {}: {}", gpus(*width), cause(*reason)),
+            format!("gave back {}: {}", gpus(*width), reason.text()),
         ),
-        Event::RunEnding { reason, .. } => (
-            "run.ending",
-            format!("is being stopped: {}", cause(*reason)),
-        ),
+        Event::RunEnding { reason, .. } => {
+            ("run.ending", format!("is being stopped: {}", reason.text()))
+        }
         Event::RunRunning { .. } => ("run.started", "runs".to_owned()),
         Event::RunEnded {
             outcome,
@@ -144,7 +146,7 @@ fn of_run(event: &Event) -> (&'static str, String, String) {
                 .unwrap_or_default();
             (
                 "run.ended",
-                format!("ended {outcome}: {}{code}{detail}", cause(*reason)),
+                format!("ended {outcome}: {}{code}{detail}", reason.text()),
             )
         }
         _ => ("", String::new()),
@@ -170,28 +172,8 @@ fn payers(claims: &[ClaimLine]) -> String {
     lines.collect::<Vec<_>>().join(", ")
 }
 
-const fn cause(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Completed => "it completed",
-        Reason::Failed => "it failed",
-        Reason::Cancelled => "it was cancelled",
-        Reason::StartFailed => "its processes could not be started",
-        Reason::Walltime => "it reached its hard limit",
-        Reason::BudgetEnd => "the hours of its envelope are used up",
-    }
-}
-
 fn gpus(width: u64) -> String {
     count(width, "GPU")
-}
-
-/// `80 GPU-hours`, `0.5 GPU-hours`: rounded down to a tenth.
-fn gpu_hours(gpu_ms: u64) -> String {
-    let tenths = gpu_ms / (GPU_MS_PER_HOUR / 10);
-    match tenths % 10 {
-        0 => count(tenths / 10, "GPU-hour"),
-        rest => format!("{}.{rest} GPU-hours", number(tenths / 10)),
-    }
 }
 
 fn meter_object(meter: &MeterId) -> String {

@@ -3,7 +3,7 @@
 use bursar_budget::RunUid;
 use bursar_units::Instant;
 
-use crate::clusters::Clusters;
+use crate::clusters::{Clusters, Live};
 use crate::{Pod, Run};
 
 /// Identity of a process: one pod of one incarnation of a run.
@@ -37,23 +37,30 @@ pub struct Wanted<'a> {
 impl Clusters {
     /// All processes with live leases, by submission and pod. A process that is not listed must be gone.
     pub fn wanted(&self) -> impl Iterator<Item = Wanted<'_>> {
-        let held = self
-            .live
-            .values()
-            .filter_map(|live| Some((live, live.held.as_ref()?)));
-        held.flat_map(|(live, held)| {
-            held.pods.values().map(move |pod| Wanted {
-                id: ProcessId {
-                    uid: live.uid.clone(),
-                    incarnation: live.incarnation,
-                    pod: pod.pod,
-                },
-                run: &live.run,
-                pod,
-                opened: held.opened,
-                is_running: held.running.is_some(),
-                stop: held.ending.as_ref().map(|ending| ending.deadline),
-            })
-        })
+        self.live.values().flat_map(wanted)
     }
+
+    /// The processes of one run with live leases, by pod.
+    pub fn wanted_of(&self, uid: &RunUid) -> impl Iterator<Item = Wanted<'_>> {
+        let live = self.live_run(uid).map(|(_, live)| live);
+        live.into_iter().flat_map(wanted)
+    }
+}
+
+fn wanted(live: &Live) -> impl Iterator<Item = Wanted<'_>> {
+    let held = live.held.iter();
+    held.flat_map(move |held| {
+        held.pods.values().map(move |pod| Wanted {
+            id: ProcessId {
+                uid: live.uid.clone(),
+                incarnation: live.incarnation,
+                pod: pod.pod,
+            },
+            run: &live.run,
+            pod,
+            opened: held.opened,
+            is_running: held.running.is_some(),
+            stop: held.ending.as_ref().map(|ending| ending.deadline),
+        })
+    })
 }

@@ -162,9 +162,10 @@ fn decide_spine(
                 .map(|change| Previous::of(state, change))
                 .collect();
             change(state, now, changes, events)?;
+            let subjects = events.iter().flat_map(Event::subjects).collect();
             let changed = changes.iter().zip(previous);
-            let changed =
-                changed.map(|(change, previous)| Changed::new(change, previous, events, state));
+            let changed = changed
+                .map(|(change, previous)| Changed::new(change, previous, events, &subjects, state));
             Ok(Answer::Changed(changed.collect()))
         }
         spine::Command::Restore {
@@ -385,7 +386,7 @@ fn check_clusters(
             state.clusters.check_node_drop(name)?;
         }
     }
-    if of_spine.is_empty() || changes.is_empty() {
+    if of_spine.is_empty() || changes.iter().all(|change| change.run().is_none()) {
         return Ok(state.clusters.check_changes(now, changes)?);
     }
     let mut clusters = state.clusters.clone();
@@ -395,7 +396,7 @@ fn check_clusters(
             spine::Change::DropNode { name } => clusters.take_node(name, None),
         }
     }
-    Ok(clusters.check_changes(now, changes)?)
+    Ok(clusters.check_on_scratch(now, changes)?)
 }
 
 fn emit(state: &mut State, at: Instant, event: Event, events: &mut Events) {

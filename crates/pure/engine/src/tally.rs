@@ -106,10 +106,12 @@ impl Tally {
             Event::Spine(spine::Event::NodeSet(node)) => {
                 self.changes += 1;
                 self.nodes.insert(node.name.clone(), node.capacity());
+                self.money.set_node(node);
             }
             Event::Spine(spine::Event::NodeDropped { name }) => {
                 self.changes += 1;
                 self.nodes.remove(name);
+                self.money.drop_node(name);
             }
             Event::Cluster(event) => {
                 self.changes += u64::from(is_change(event));
@@ -177,7 +179,7 @@ impl Tally {
         }
         let changes = count(self.changes, "change");
         let what = if self.money.is_begun() {
-            "envelope, cap, pool or slot limit"
+            "envelope, cap, pool, slot limit or node"
         } else {
             "slot limit"
         };

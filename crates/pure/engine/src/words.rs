@@ -2,5 +2,5 @@
 
 pub use bursar_booking::words::{came_out, exit, used, verdict};
 pub use bursar_units::words::{
-    about, amount, count, length, number, resources, slots, value, value_of,
+    about, amount, count, gpu_hours, hours, length, number, resources, slots, value, value_of,
 };

@@ -5,6 +5,11 @@
 use crate::quantity::{format_cpu, format_memory};
 use crate::{Amount, Dimension, Label, Millis};
 
+/// GPU-milliseconds of a GPU-hour.
+const HOUR_MS: u64 = 3_600_000;
+/// From this many GPU-hours on, tenths are not shown.
+const WHOLE_FROM: u64 = 1_000;
+
 /// A whole number with commas between thousands: `48,102`.
 pub fn number(value: u64) -> String {
     let digits = value.to_string();
@@ -39,6 +44,37 @@ pub fn length(length: Millis) -> String {
         seconds @ 3_600..86_400 => two(seconds / 3_600, 'h', seconds % 3_600 / 60, 'm'),
         seconds => two(seconds / 86_400, 'd', seconds % 86_400 / 3_600, 'h'),
     }
+}
+
+/// GPU-hours as `24`, `0.5` or `1,152`: whole hours, or one decimal below 1,000; `<0.1` for less than that.
+pub fn hours(gpu_ms: u64) -> String {
+    let rest = gpu_ms % HOUR_MS;
+    let whole = gpu_ms / HOUR_MS;
+    if rest == 0 {
+        return number(whole);
+    }
+    let tenths = nearest(gpu_ms, HOUR_MS / 10);
+    match (tenths / 10, tenths % 10) {
+        (0, 0) => "<0.1".to_owned(),
+        (whole, tenth) if whole < WHOLE_FROM => format!("{whole}.{tenth}"),
+        _ => number(nearest(gpu_ms, HOUR_MS)),
+    }
+}
+
+/// `1 GPU-hour`, `0.5 GPU-hours`.
+pub fn gpu_hours(gpu_ms: u64) -> String {
+    let unit = if gpu_ms == HOUR_MS {
+        "GPU-hour"
+    } else {
+        "GPU-hours"
+    };
+    format!("{} {unit}", hours(gpu_ms))
+}
+
+/// A quotient, rounded to the nearest whole number; halves are rounded up.
+fn nearest(amount: u64, unit: u64) -> u64 {
+    let doubled = u128::from(amount) * 2 + u128::from(unit);
+    u64::try_from(doubled / (u128::from(unit) * 2)).unwrap_or(u64::MAX)
 }
 
 /// An estimated length of time, rounded up to a whole second: `about 40s`.
@@ -114,6 +150,11 @@ mod tests {
     use super::{about, amount, count, length, number, slots, value_of};
     use crate::{Amount, Dimension, Label, Millis};
 
+    /// GPU-milliseconds of a GPU-hour.
+    const HOUR_MS: u64 = 3_600_000;
+    /// From this many GPU-hours on, tenths are not shown.
+    const WHOLE_FROM: u64 = 1_000;
+
     #[test]
     fn numbers_have_commas_between_thousands() {
         for (value, text) in [
@@ -169,5 +210,28 @@ mod tests {
         );
         assert_eq!(value_of(Dimension::Slots, 1_000), "1,000 slots");
         assert_eq!(value_of(Dimension::Memory, 1 << 30), "memory 1Gi");
+    }
+
+    #[test]
+    fn hours_have_one_decimal_below_a_thousand_unless_they_are_whole() {
+        for (gpu_ms, expected) in [
+            (0, "0"),
+            (1, "<0.1"),
+            (HOUR_MS / 20 - 1, "<0.1"),
+            (HOUR_MS / 20, "0.1"),
+            (HOUR_MS / 2, "0.5"),
+            (HOUR_MS - 1, "1.0"),
+            (HOUR_MS, "1"),
+            (24 * HOUR_MS, "24"),
+            (24 * HOUR_MS + 1, "24.0"),
+            (999 * HOUR_MS + HOUR_MS / 2, "999.5"),
+            (1_000 * HOUR_MS - 1, "1,000"),
+            (1_152 * HOUR_MS + HOUR_MS / 2, "1,153"),
+            (u64::MAX, "5,124,095,576,030"),
+        ] {
+            assert_eq!(hours(gpu_ms), expected, "{gpu_ms}");
+        }
+        assert_eq!(gpu_hours(HOUR_MS), "1 GPU-hour");
+        assert_eq!(gpu_hours(HOUR_MS / 2), "0.5 GPU-hours");
     }
 }

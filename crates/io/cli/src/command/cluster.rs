@@ -3,7 +3,6 @@
 pub(super) mod budget;
 mod columns;
 pub(super) mod explain;
-mod hours;
 pub(super) mod lease;
 pub(super) mod names;
 mod submit;

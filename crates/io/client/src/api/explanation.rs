@@ -156,5 +156,9 @@ pub enum Who {
         /// The most GPUs of the envelope.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         gpus_limit: Option<u64>,
+        /// Bound that keeps it from paying for more, for people; absent unless the run waits for
+        /// budget.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bound: Option<String>,
     },
 }

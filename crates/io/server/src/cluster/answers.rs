@@ -12,23 +12,15 @@ use bursar_client::problem::Holder;
 use bursar_engine::cluster::budget::accounts::{About, Condition, ConditionKind, MeterView};
 use bursar_engine::cluster::budget::cover::{Dimension, Row, RowState};
 use bursar_engine::cluster::budget::{self as plane, Class, EnvelopeId, MeterId, Promise, RunUid};
-use bursar_engine::cluster::explain::WaitReason;
+use bursar_engine::cluster::explain::{Wait, WaitReason};
 use bursar_engine::cluster::{Shown, Stage};
 use bursar_engine::explain::run::{RunExplanation, held_by_runs};
-use bursar_engine::words::number;
+use bursar_engine::words::{hours, number};
 use bursar_engine::{Reference, State};
 use bursar_units::{Instant, Millis, ScopedName};
 
 use crate::caller::Caller;
 use crate::service::last_record;
-
-/// Milliseconds of an hour.
-pub(crate) const HOUR_MS: u64 = 3_600_000;
-
-/// Whole GPU-hours, rounded down, as text.
-pub(crate) fn gpu_hours(gpu_ms: u64) -> String {
-    number(gpu_ms / HOUR_MS)
-}
 
 /// State at an instant, as a caller may see it.
 #[derive(Clone, Copy)]
@@ -126,7 +118,7 @@ impl View<'_> {
                 location: place,
                 ahead: Some(wait.ahead),
                 limits: Vec::new(),
-                holders: self.holders(explained),
+                holders: self.holders(wait),
             }),
             when: None,
             who: explained.payers.iter().map(pays).collect(),
@@ -137,10 +129,7 @@ impl View<'_> {
         }
     }
 
-    pub(crate) fn holders(&self, explained: &RunExplanation) -> Vec<Holder> {
-        let Some(wait) = &explained.wait else {
-            return Vec::new();
-        };
+    pub(crate) fn holders(&self, wait: &Wait) -> Vec<Holder> {
         let held = held_by_runs(wait, |holder| self.caller.sees_owner(&holder.owner));
         let named = held.named.into_iter().map(|holder| Holder {
             object: Some(format!("run/{}", holder.run)),
@@ -295,7 +284,7 @@ impl View<'_> {
                 format!("{meter} has {value} of {limit} GPUs in use")
             }
             About::Meter { meter, share, .. } => {
-                let (value, limit) = (gpu_hours(share.value), gpu_hours(share.limit));
+                let (value, limit) = (hours(share.value), hours(share.limit));
                 format!("{meter} has used {value} of {limit} GPU-hours")
             }
             About::Caps(one, other) => {
@@ -351,6 +340,7 @@ fn pays(payer: &bursar_engine::explain::run::RunPayer) -> Who {
         held_gpu_ms: payer.held_gpu_ms,
         gpus_free: payer.gpus_free,
         gpus_limit: payer.gpus_limit,
+        bound: payer.bound.clone(),
     }
 }
 

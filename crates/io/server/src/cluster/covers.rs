@@ -31,8 +31,7 @@ pub(crate) fn note_covers(
             let changed = changed.iter().filter(|changed| changed.is_changed);
             let runs = changed.filter_map(|changed| changed.run.as_deref());
             for shown in runs.filter(|shown| shown.stage == Stage::Waiting) {
-                let wait = state.clusters.wait(now, &shown.uid);
-                if let Some(failure) = wait.and_then(|wait| wait.failure) {
+                if let Some(failure) = state.clusters.failed_cover(now, &shown.uid) {
                     note(metrics, &shown.run, &failure);
                 }
             }

@@ -6,12 +6,9 @@ use bursar_client::api::FieldChange;
 use bursar_engine::cluster::budget::{BudgetId, MeterId, RunUid};
 use bursar_engine::cluster::{self, Event as ClusterEvent, Shown, Stage};
 use bursar_engine::explain::Mood;
-use bursar_engine::explain::run::run as explain_run;
-use bursar_engine::words::{count, number};
+use bursar_engine::words::{count, hours, number};
 use bursar_engine::{Event, State};
 use bursar_units::{Instant, ObjectName};
-
-use super::answers::gpu_hours;
 
 /// Facts behind the effects.
 pub(crate) struct Effects<'a> {
@@ -40,8 +37,8 @@ impl Effects<'_> {
         let gpus = count(run.run.total_gpus, "GPU");
         Some(match run.stage {
             Stage::Waiting => {
-                let explained = explain_run(&self.state.clusters, self.now, run.clone());
-                let what = explained.waits_for()?;
+                let reason = self.state.clusters.wait_reason_of(self.now, &run.uid)?;
+                let what = reason.waits_for();
                 let verb = if would { "would wait" } else { "waits" };
                 format!("{verb} for {what}")
             }
@@ -75,7 +72,7 @@ impl Effects<'_> {
                 format!("{name} ")
             };
             Some(if field.ends_with("GPUHours") {
-                let used = gpu_hours(view.accrued_gpu_ms);
+                let used = hours(view.accrued_gpu_ms);
                 format!("{whose}used {used} GPU-hours")
             } else {
                 format!("{whose}in use {}", number(view.gpus_used))

@@ -9,7 +9,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bursar_engine::State;
-use bursar_engine::cluster::Stage;
 use bursar_engine::cluster::budget::Class;
 use bursar_engine::cluster::explain::WaitReason;
 use bursar_engine::explain::WaitsFor;
@@ -239,14 +238,11 @@ fn of_usage(registry: &mut Registry, state: &State, now: Instant) {
 
 /// The age of the oldest waiting run of each category, among the [`WAITS_MAX`] oldest.
 fn of_waits(registry: &mut Registry, state: &State, now: Instant) {
-    let runs = state.clusters.runs();
-    let live = runs.take_while(|shown| shown.stage != Stage::Ended);
-    let waiting = live.filter(|shown| shown.stage == Stage::Waiting);
     let mut oldest: BTreeMap<&'static str, u64> = BTreeMap::new();
-    for shown in waiting.take(WAITS_MAX) {
-        let reason = state.clusters.wait_reason_of(now, &shown.uid);
+    for (uid, submitted) in state.clusters.waiting().take(WAITS_MAX) {
+        let reason = state.clusters.wait_reason_of(now, uid);
         let waits_for = reason.map_or(WaitsFor::Turn, WaitReason::waits_for);
-        let age = shown.waited(now).ms() / 1_000;
+        let age = now.since(submitted).ms() / 1_000;
         oldest.entry(waits_for.word()).or_insert(age);
     }
     let family = Family::<WaitLabel, Gauge<u64, AtomicU64>>::default();

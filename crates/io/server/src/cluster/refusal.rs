@@ -2,11 +2,11 @@
 
 use bursar_client::problem::{FieldError, Range};
 use bursar_client::{Code, Problem, nearest};
-use bursar_engine::cluster::{Change, Refusal};
-use bursar_engine::explain::run::{alone, run as explain_run};
+use bursar_engine::cluster::explain::Wait;
+use bursar_engine::cluster::{Refusal, Run};
+use bursar_engine::explain::run::{Waiting, alone};
 use bursar_engine::explain::submitted;
-use bursar_engine::{Command, State, plan, spine};
-use bursar_units::ScopedName;
+use bursar_engine::{Command, State};
 
 use super::answers::View;
 use super::sight;
@@ -38,34 +38,21 @@ pub(crate) fn is_hidden(state: &State, caller: &Caller, refusal: &Refusal) -> bo
     sight::run(state, caller, run).is_err()
 }
 
-/// Explains a run that was to start at once and would wait, as if it had been submitted.
-fn explain_wait(
-    problem: &mut Problem,
-    state: &State,
-    caller: &Caller,
-    command: &Command,
-    name: &ScopedName,
-) {
-    let Some(run) = submitted(command, name) else {
-        return;
-    };
+/// Explains a run that was to start at once and would wait.
+fn explain_wait(problem: &mut Problem, state: &State, caller: &Caller, run: &Run, wait: &Wait) {
     let now = state.spine.time;
-    let waiting = spine::Command::change([Change::SetRun(run.clone())]).into();
-    let (_, _, after) = plan(state, now, &waiting);
-    let Some(shown) = after.clusters.run_named(name) else {
-        return;
-    };
-    let view = View {
-        state: &after,
+    let view = View { state, now, caller };
+    let waiting = Waiting {
+        clusters: &state.clusters,
         now,
-        caller,
+        run,
+        wait,
     };
-    let explained = explain_run(&after.clusters, now, shown);
-    let rows = explained.wait.as_ref().map(|wait| wait.trace.as_slice());
-    problem.trace = view.trace(rows.unwrap_or_default());
-    problem.holders = view.holders(&explained);
-    problem.detail.clone_from(&explained.headline);
-    problem.changes.extend(explained.changes);
+    problem.trace = view.trace(&wait.trace);
+    problem.holders = view.holders(wait);
+    problem.detail = waiting.headline();
+    let changes = waiting.changes().into_iter().map(str::to_owned);
+    problem.changes.extend(changes);
 }
 
 pub(crate) fn add_facts(
@@ -95,7 +82,11 @@ pub(crate) fn add_facts(
         Refusal::NotYet { field } => {
             problem.errors = vec![FieldError::new(field, "is not supported yet")];
         }
-        Refusal::WouldWait { run } => explain_wait(problem, state, caller, command, run),
+        Refusal::WouldWait { run, wait } => {
+            if let Some(run) = submitted(command, run) {
+                explain_wait(problem, state, caller, run, wait);
+            }
+        }
         Refusal::IdReused { .. } if is_hidden(state, caller, refusal) => {}
         Refusal::IdReused { field, .. } => {
             problem.errors = vec![FieldError::new(*field, "differs from the live run")];

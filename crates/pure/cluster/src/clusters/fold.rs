@@ -74,6 +74,7 @@ impl Clusters {
             Event::PassUnfinished { .. } => self.owed = Some(at),
             Event::PassFinished {} => self.owed = None,
         }
+        self.evict(at);
     }
 
     /// Takes a node that was declared or changed; `None` if it left.
@@ -92,9 +93,8 @@ impl Clusters {
 
     /// Our own absence expires nobody (L5): starts and graces have their full length again.
     pub fn resume(&mut self, at: Instant) {
-        let (timeout, grace_max) = (self.policy.start_timeout, self.policy.grace_max);
+        let timeout = self.policy.start_timeout;
         for live in self.live.values_mut() {
-            let grace = live.run.grace().min(grace_max);
             let Some(held) = &mut live.held else { continue };
             if let Some(start_by) = &mut held.start_by {
                 *start_by = at.after(timeout).max(*start_by);
@@ -102,7 +102,8 @@ impl Clusters {
             if let Some(ending) = &mut held.ending
                 && ending.reason != crate::Reason::Walltime
             {
-                ending.deadline = at.after(grace).max(ending.deadline);
+                let length = ending.deadline.since(ending.since);
+                ending.deadline = at.after(length).max(ending.deadline);
             }
         }
         self.starts = self
@@ -116,6 +117,9 @@ impl Clusters {
     }
 
     fn submit(&mut self, at: Instant, uid: &bursar_budget::RunUid, run: &Run) {
+        if self.numbers.contains_key(uid) || self.ended.contains_key(uid) {
+            return;
+        }
         let number = self.next;
         self.next += 1;
         let live = Live {
@@ -132,7 +136,7 @@ impl Clusters {
     /// Adds a live run, also of a snapshot.
     pub(crate) fn insert(&mut self, number: u64, live: Live) {
         self.numbers.insert(live.uid.clone(), number);
-        self.names.insert(live.run.id(), live.uid.clone());
+        Arc::make_mut(&mut self.names).insert(live.run.id(), live.uid.clone());
         if let Some(held) = &live.held {
             for pod in held.pods.values() {
                 self.nodes.lease(&pod.node, pod.ordinals(), &live.uid);
@@ -213,9 +217,8 @@ impl Clusters {
         else {
             return;
         };
-        self.owed = None;
         let (timeout, grace_max) = (self.policy.start_timeout, self.policy.grace_max);
-        let Some((number, live)) = self.find_mut(of) else {
+        let Some((number, live)) = self.find_mut(of).filter(|(_, live)| live.held.is_none()) else {
             return;
         };
         let (owner, priority) = (live.run.owner.clone(), live.run.priority);
@@ -232,6 +235,7 @@ impl Clusters {
             edited: at,
         });
         let walltime = live.walltime(grace_max);
+        self.owed = None;
         self.queue.remove(&owner, priority, number);
         self.starts.insert((start_by, number));
         self.move_walltime(number, None, walltime);
@@ -341,9 +345,7 @@ impl Clusters {
                 .unwrap_or_default(),
             end,
         };
-        let at = ended.end.at;
         self.remember(uid, ended);
-        self.evict(at);
     }
 
     /// Adds an ended run, also of a snapshot.
@@ -351,10 +353,10 @@ impl Clusters {
         let is_newest = |known: &bursar_budget::RunUid| !self.numbers.contains_key(known);
         let name = ended.run.id();
         if self.names.get(&name).is_none_or(is_newest) {
-            self.names.insert(name, uid.clone());
+            Arc::make_mut(&mut self.names).insert(name, uid.clone());
         }
-        self.ends.push_back(uid.clone());
-        self.ended.insert(uid, Arc::new(ended));
+        Arc::make_mut(&mut self.ends).push_back(uid.clone());
+        Arc::make_mut(&mut self.ended).insert(uid, Arc::new(ended));
     }
 
     /// Forgets runs that ended long ago, and the oldest above the maximum (L6).
@@ -367,13 +369,13 @@ impl Clusters {
             if !is_old && self.ends.len() <= REMEMBERED_MAX {
                 return;
             }
-            let Some(uid) = self.ends.pop_front() else {
+            let Some(uid) = Arc::make_mut(&mut self.ends).pop_front() else {
                 return;
             };
-            if let Some(ended) = self.ended.remove(&uid) {
+            if let Some(ended) = Arc::make_mut(&mut self.ended).remove(&uid) {
                 let name = ended.run.id();
                 if self.names.get(&name) == Some(&uid) {
-                    self.names.remove(&name);
+                    Arc::make_mut(&mut self.names).remove(&name);
                 }
             }
             self.accounts.forget(&uid);

@@ -1,7 +1,7 @@
 //! Reads of the state.
 
 use bursar_budget::{Accounts, RunUid};
-use bursar_units::{ObjectName, ScopedName};
+use bursar_units::{Instant, ObjectName, ScopedName};
 
 use super::{Closed, Clusters, Ended, Live};
 use crate::nodes::Nodes;
@@ -68,6 +68,13 @@ impl Clusters {
         order
             .filter_map(|number| Some(self.live.get(&number)?.uid.clone()))
             .collect()
+    }
+
+    /// Waiting runs with the instants of their submissions, earliest first.
+    pub fn waiting(&self) -> impl Iterator<Item = (&RunUid, Instant)> {
+        let numbers = self.queue.submissions();
+        let live = numbers.filter_map(|number| self.live.get(&number));
+        live.map(|live| (&live.uid, live.submitted))
     }
 
     /// The leases of a run by pod, also of one that has ended.

@@ -59,7 +59,7 @@ pub enum Wrong {
         whole: u64,
     },
     /// A priority is out of its range.
-    #[error("is {value}, allowed are -100 to 100")]
+    #[error("is {value}, allowed are {} to {}", PRIORITY.start(), PRIORITY.end())]
     Priority {
         /// The priority.
         value: i32,
@@ -131,7 +131,7 @@ impl Run {
         let sponsors = &self.funding.sponsors;
         let count = u64::try_from(sponsors.len()).unwrap_or(u64::MAX);
         if SPONSORS_MAX < sponsors.len() {
-            let max = 100;
+            let max = u64::try_from(SPONSORS_MAX).unwrap_or(u64::MAX);
             add(
                 "spec.funding.sponsors",
                 Wrong::TooLarge { value: count, max },

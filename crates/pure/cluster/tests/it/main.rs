@@ -8,6 +8,7 @@
     reason = "a test may panic"
 )]
 
+mod bounds;
 mod cases;
 mod edges;
 mod naive;

@@ -279,7 +279,12 @@ impl World {
             for change in changes {
                 Plane::change(clusters, now, change, out);
             }
-            Plane::settle(clusters, now, out);
+            // The engine settles with events of its own.
+            let mut settled = Decided::new(now, out.record());
+            Plane::settle(clusters, now, &mut settled);
+            for event in settled.into_list() {
+                out.push(event);
+            }
         });
         self.report_starts();
         Ok(())
@@ -377,7 +382,9 @@ impl World {
     }
 
     pub(crate) fn tick_of(&mut self, class: Option<Class>) {
-        let until = self.now;
+        // Ticks before a resume leave the deadlines of now to the tick after it.
+        let before = class.map_or(0, |_| 1);
+        let until = self.now.before(ms(before));
         let due = Due { until, class };
         self.record(true, |clusters, out| {
             let steps = &mut { Steps::FULL };

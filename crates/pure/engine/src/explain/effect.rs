@@ -1,5 +1,7 @@
 //! Effect of a change of a limit, for the dry run and for the change itself.
 
+use std::collections::BTreeSet;
+
 use bursar_booking::{Bound, Event as BookingEvent, Limit, LimitUse, Scope};
 use bursar_plane::{Node, Reference};
 use bursar_units::{BookingId, Dimension, Label, ObjectName};
@@ -101,8 +103,14 @@ impl Previous {
 }
 
 impl Changed {
-    /// Result of a change, from its events and the state after it.
-    pub fn new(change: &Change, previous: Previous, events: &[Event], after: &State) -> Self {
+    /// Result of a change, from the events of its record, their subjects and the state after it.
+    pub fn new(
+        change: &Change,
+        previous: Previous,
+        events: &[Event],
+        subjects: &BTreeSet<Reference>,
+        after: &State,
+    ) -> Self {
         let before = match &previous {
             Previous::Limit(limit) => Some(limit),
             Previous::Nothing | Previous::Node(_) | Previous::Budget(_) | Previous::Run(_) => None,
@@ -116,12 +124,9 @@ impl Changed {
             Reference::Run(name) => after.clusters.run_named(name).map(Box::new),
             _ => None,
         };
-        let is_changed = events
-            .iter()
-            .any(|event| event.subjects().contains(&object));
         Self {
             previous,
-            is_changed,
+            is_changed: subjects.contains(&object),
             effect,
             run,
         }

@@ -48,7 +48,7 @@ pub(super) fn of_cluster(state: &State, command: &Command, refusal: &Refusal) ->
         Refusal::NeverPlaced { run, flavor, .. } => {
             never_placed(state, submitted(command, run), flavor, refusal)
         }
-        Refusal::WouldWait { run } => {
+        Refusal::WouldWait { run, .. } => {
             let detail = "it is to start at once, and it would wait";
             plain(format!("run {run} was not accepted"), detail)
                 .with_changes(["submit it without `now`, and it waits"])

@@ -1,15 +1,15 @@
 //! Explanations of runs: the reason of a wait, the payers, and the changes that would help.
 
-use bursar_cluster::budget::cover::{Dimension, Row};
+use bursar_cluster::budget::cover::{Bound, Dimension, Row, RowState};
 use bursar_cluster::budget::{Class, EnvelopeId, MeterId, Promise, Selector, Take};
 use bursar_cluster::explain::{Holder, Wait, WaitReason};
-use bursar_cluster::{Clusters, Outcome, Reason, Shown, Stage};
+use bursar_cluster::{Clusters, Outcome, Run, Shown, Stage};
 use bursar_plane::WaitsFor;
-use bursar_units::words::{count, length, number};
+use bursar_units::words::{count, hours, length, number};
 use bursar_units::{Instant, Label, Millis};
 
-/// Milliseconds of an hour.
-const HOUR_MS: u64 = 3_600_000;
+/// Meters that a headline names.
+const METERS_NAMED_MAX: usize = 3;
 /// Envelopes that a headline names.
 const PAYERS_NAMED_MAX: usize = 3;
 
@@ -43,6 +43,8 @@ pub struct RunPayer {
     pub gpus_free: Option<u64>,
     /// The most GPUs of the envelope.
     pub gpus_limit: Option<u64>,
+    /// What keeps it from paying for more, if the run waits for budget.
+    pub bound: Option<String>,
 }
 
 /// Holders of a run's GPUs, as far as a caller may see them.
@@ -128,10 +130,22 @@ pub fn meter_use(
         }
         Dimension::Hours => {
             let (used, limit) = (view.committed_gpu_ms, view.limit_gpu_ms?);
-            let (used, limit) = (number(used / HOUR_MS), number(limit / HOUR_MS));
+            let (used, limit) = (hours(used), hours(limit));
             format!("{used}/{limit} GPU-hours of {meter} are used or held")
         }
     })
+}
+
+/// A run that waits, or would wait.
+pub struct Waiting<'a> {
+    /// State of the cluster.
+    pub clusters: &'a Clusters,
+    /// Present time.
+    pub now: Instant,
+    /// The run.
+    pub run: &'a Run,
+    /// Its wait.
+    pub wait: &'a Wait,
 }
 
 struct Explained<'a> {
@@ -141,11 +155,20 @@ struct Explained<'a> {
 }
 
 impl Explained<'_> {
+    fn waiting<'a>(&'a self, wait: &'a Wait) -> Waiting<'a> {
+        Waiting {
+            clusters: self.clusters,
+            now: self.now,
+            run: &self.run.run,
+            wait,
+        }
+    }
+
     /// Text after the name of the run.
     fn predicate(&self, wait: Option<&Wait>) -> String {
         let since = |at: Instant| length(self.now.since(at));
         match (self.run.stage, wait) {
-            (Stage::Waiting, Some(wait)) => self.waits(wait),
+            (Stage::Waiting, Some(wait)) => self.waiting(wait).predicate(),
             (Stage::Waiting, None) => "waits for its turn".to_owned(),
             (Stage::Starting, _) => {
                 let paid = self.paid_words();
@@ -155,116 +178,10 @@ impl Explained<'_> {
                 format!("runs for {}{}", since(self.run.since), self.paid_words())
             }
             (Stage::Ending, _) => {
-                let cause = self.run.ending.map_or("", |(reason, _)| cause(reason));
+                let cause = self.run.ending.map_or("", |(reason, _)| reason.text());
                 format!("is being stopped for {}: {cause}", since(self.run.since))
             }
             (Stage::Ended, _) => self.ended_words(),
-        }
-    }
-
-    fn waits(&self, wait: &Wait) -> String {
-        let what = self.short_of(wait);
-        match wait.reason.waits_for() {
-            WaitsFor::Mistake => format!("cannot start by a mistake: {what}"),
-            WaitsFor::After => format!("waits until after a date: {what}"),
-            WaitsFor::Budget => format!("waits for budget: {what}"),
-            WaitsFor::Room => format!("waits for room, not for budget: {what}"),
-            WaitsFor::Turn => format!("waits for its turn: {what}"),
-        }
-    }
-
-    /// What a waiting run lacks, with its numbers.
-    fn short_of(&self, wait: &Wait) -> String {
-        let run = &self.run.run;
-        let needed = number(wait.needed);
-        match wait.reason {
-            WaitReason::NoEnvelope => {
-                format!("no envelope of {} may pay for {}", run.flavor, run.owner)
-            }
-            WaitReason::NeverFits if wait.failure.is_some() => {
-                let found = wait.failure.as_ref().map_or(0, |failure| failure.found);
-                let (wanted, found) = (count(wait.needed, "GPU"), number(found));
-                format!(
-                    "it asks for {wanted}, and the envelopes can never pay for all; {found} find a payer now"
-                )
-            }
-            WaitReason::NeverFits => format!(
-                "the declared nodes cannot hold {} {}{}",
-                count(wait.needed, "GPU"),
-                run.flavor,
-                place_words(&run.location)
-            ),
-            WaitReason::OutsideWindow => {
-                "every envelope that may pay is outside its window".to_owned()
-            }
-            WaitReason::ConcurrencyCapExceeded
-            | WaitReason::IntegralCapExceeded
-            | WaitReason::AggregateCapExceeded => self.meter_words(wait),
-            WaitReason::AclDenied => self.denied_words(wait),
-            WaitReason::BorrowLimitExceeded => {
-                let short = wait.failure.as_ref().map_or(0, |failure| failure.short);
-                let short = count(short, "GPU");
-                match run.funding.borrow_gpus_max {
-                    Some(max) => {
-                        format!(
-                            "it may borrow at most {}, and {short} are short",
-                            number(max)
-                        )
-                    }
-                    None => format!("it may not borrow more, and {short} are short"),
-                }
-            }
-            WaitReason::BudgetPaused => "a budget that may pay is paused".to_owned(),
-            WaitReason::NoRoom if wait.needed <= wait.free => format!(
-                "{} GPUs are free{}, but not in whole pods in one domain, it needs {needed}",
-                number(wait.free),
-                place_words(&run.location)
-            ),
-            WaitReason::NoRoom => format!(
-                "{}/{needed} GPUs are free{}",
-                number(wait.free),
-                place_words(&run.location)
-            ),
-            WaitReason::NodesUnusable => format!(
-                "the GPUs{} that it needs are on nodes that take nothing new",
-                place_words(&run.location)
-            ),
-            WaitReason::QueueOrder => match wait.ahead {
-                0 => "it starts with the next decision".to_owned(),
-                ahead => format!("{} ahead", count(ahead, "run")),
-            },
-        }
-    }
-
-    fn meter_words(&self, wait: &Wait) -> String {
-        let failure = wait.failure.as_ref();
-        let wanted = |meter: &MeterId, of: Dimension| match wait.reason {
-            WaitReason::AggregateCapExceeded => is_cap(meter),
-            WaitReason::IntegralCapExceeded => !is_cap(meter) && of == Dimension::Hours,
-            _ => !is_cap(meter) && of == Dimension::Gpus,
-        };
-        let mut bounds = failure.into_iter().flat_map(|failure| &failure.exhausted);
-        let bound = bounds.find(|(meter, dimension)| wanted(meter, *dimension));
-        let used = bound
-            .and_then(|(meter, dimension)| meter_use(self.clusters, self.now, meter, *dimension));
-        let asks = format!("it asks for {}", count(wait.needed, "GPU"));
-        match used {
-            Some(used) => format!("{used}, {asks}"),
-            None => format!(
-                "{} find a payer, {asks}",
-                number(failure.map_or(0, |of| of.found))
-            ),
-        }
-    }
-
-    fn denied_words(&self, wait: &Wait) -> String {
-        let failure = wait.failure.as_ref();
-        let mut denied = failure.into_iter().flat_map(|failure| &failure.denied);
-        let sponsor = denied.find_map(|envelope| self.clusters.accounts().owner(envelope));
-        let owner = &self.run.run.owner;
-        match sponsor {
-            Some(sponsor) => format!("{sponsor} does not lend to {owner}"),
-            None => format!("no sponsor lends to {owner}"),
         }
     }
 
@@ -314,7 +231,7 @@ impl Explained<'_> {
         let detail = end.detail.as_ref().map(|detail| format!(", {detail}"));
         format!(
             "{outcome} {after}: {}{}{}",
-            cause(end.reason),
+            end.reason.text(),
             code.unwrap_or_default(),
             detail.unwrap_or_default()
         )
@@ -322,11 +239,11 @@ impl Explained<'_> {
 
     fn payers(&self, wait: Option<&Wait>) -> Vec<RunPayer> {
         if let Some(wait) = wait {
-            return wait
-                .takes
-                .iter()
-                .map(|take| self.would_pay(wait, take))
-                .collect();
+            let takes = wait.takes.iter().map(|take| self.would_pay(wait, take));
+            return match wait.reason.waits_for() {
+                WaitsFor::Budget => self.could_pay(wait),
+                _ => takes.collect(),
+            };
         }
         let claims = self.run.claims.iter().map(|claim| {
             let ahead = match claim.promise {
@@ -344,9 +261,42 @@ impl Explained<'_> {
                 held_gpu_ms: None,
                 gpus_free: None,
                 gpus_limit: None,
+                bound: None,
             }),
         };
         claims.chain(unfunded).collect()
+    }
+
+    /// Each envelope of the walk that may pay, with what it would pay and what binds it.
+    fn could_pay(&self, wait: &Wait) -> Vec<RunPayer> {
+        let mut payers: Vec<RunPayer> = Vec::new();
+        for row in wait.trace.iter().filter(|row| row.state == RowState::Open) {
+            let (class, envelope) = (row.pool.class(), Some(&row.envelope));
+            let mut known = payers.iter_mut();
+            let known =
+                known.find(|payer| payer.class == class && payer.envelope.as_ref() == envelope);
+            if let Some(payer) = known {
+                payer.gpus = payer.gpus.saturating_add(row.gpus);
+                continue;
+            }
+            payers.push(RunPayer {
+                bound: row.bound.as_ref().and_then(|bound| self.bound_words(bound)),
+                ..self.payer(&row.envelope, row.gpus, class, None)
+            });
+        }
+        payers
+    }
+
+    fn bound_words(&self, bound: &Bound) -> Option<String> {
+        match bound {
+            Bound::Meter { meter, dimension } => {
+                meter_use(self.clusters, self.now, meter, *dimension)
+            }
+            Bound::BorrowLimit => {
+                let max = self.run.run.funding.borrow_gpus_max?;
+                Some(format!("the run borrows at most {}", count(max, "GPU")))
+            }
+        }
     }
 
     fn would_pay(&self, wait: &Wait, take: &Take) -> RunPayer {
@@ -368,12 +318,13 @@ impl Explained<'_> {
             held_gpu_ms: ahead,
             gpus_free: limit.map(|limit| limit.saturating_sub(used)),
             gpus_limit: limit,
+            bound: None,
         }
     }
 
     fn changes(&self, wait: Option<&Wait>) -> Vec<String> {
         let texts = match (self.run.stage, wait) {
-            (Stage::Waiting, Some(wait)) => self.helpful(wait),
+            (Stage::Waiting, Some(wait)) => self.waiting(wait).changes(),
             (Stage::Starting | Stage::Running, _) if 0 < self.run.unfunded_gpus() => {
                 vec!["raise an envelope that may pay"]
             }
@@ -381,8 +332,135 @@ impl Explained<'_> {
         };
         texts.into_iter().map(ToOwned::to_owned).collect()
     }
+}
 
-    fn helpful(&self, wait: &Wait) -> Vec<&'static str> {
+impl Waiting<'_> {
+    /// Answer in one sentence: lower case, no full stop.
+    pub fn headline(&self) -> String {
+        format!("{} {}", self.run.id(), self.predicate())
+    }
+
+    /// Text after the name of the run.
+    fn predicate(&self) -> String {
+        let what = self.short_of();
+        match self.wait.reason.waits_for() {
+            WaitsFor::Mistake => format!("cannot start because of a mistake: {what}"),
+            WaitsFor::After => format!("waits for a window to open: {what}"),
+            WaitsFor::Budget => format!("waits for budget: {what}"),
+            WaitsFor::Room => format!("waits for room, not for budget: {what}"),
+            WaitsFor::Turn => format!("waits for its turn: {what}"),
+        }
+    }
+
+    /// What a waiting run lacks, with its numbers.
+    fn short_of(&self) -> String {
+        let (run, wait) = (self.run, self.wait);
+        let needed = number(wait.needed);
+        match wait.reason {
+            WaitReason::NoEnvelope => {
+                format!("no envelope of {} may pay for {}", run.flavor, run.owner)
+            }
+            WaitReason::NeverFits if wait.failure.is_some() => {
+                let found = wait.failure.as_ref().map_or(0, |failure| failure.found);
+                let (wanted, found) = (count(wait.needed, "GPU"), number(found));
+                format!(
+                    "it asks for {wanted}, and the envelopes can never pay for all; {found} find a payer now"
+                )
+            }
+            WaitReason::NeverFits => format!(
+                "the declared nodes cannot hold {} {}{}",
+                count(wait.needed, "GPU"),
+                run.flavor,
+                place_words(&run.location)
+            ),
+            WaitReason::OutsideWindow => {
+                "every envelope that may pay is outside its window".to_owned()
+            }
+            WaitReason::ConcurrencyCapExceeded
+            | WaitReason::IntegralCapExceeded
+            | WaitReason::AggregateCapExceeded => self.meter_words(),
+            WaitReason::AclDenied => self.denied_words(),
+            WaitReason::BorrowLimitExceeded => {
+                let short = wait.failure.as_ref().map_or(0, |failure| failure.short);
+                let short = count(short, "GPU");
+                match run.funding.borrow_gpus_max {
+                    Some(max) => {
+                        format!(
+                            "it may borrow at most {}, and {short} are short",
+                            number(max)
+                        )
+                    }
+                    None => format!("it may not borrow more, and {short} are short"),
+                }
+            }
+            WaitReason::BudgetPaused => "a budget that may pay is paused".to_owned(),
+            WaitReason::NoRoom if wait.needed <= wait.free => format!(
+                "{} GPUs are free{}, but not in whole pods in one domain, it needs {needed}",
+                number(wait.free),
+                place_words(&run.location)
+            ),
+            WaitReason::NoRoom => format!(
+                "{}/{needed} GPUs are free{}",
+                number(wait.free),
+                place_words(&run.location)
+            ),
+            WaitReason::NodesUnusable => format!(
+                "the GPUs{} that it needs are on nodes that take nothing new",
+                place_words(&run.location)
+            ),
+            WaitReason::QueueOrder => match wait.ahead {
+                0 => "it starts with the next decision".to_owned(),
+                ahead => format!("{} ahead", count(ahead, "run")),
+            },
+        }
+    }
+
+    /// The meters that bind, with their values.
+    fn meter_words(&self) -> String {
+        let wait = self.wait;
+        let failure = wait.failure.as_ref();
+        let wanted = |meter: &MeterId, of: Dimension| match wait.reason {
+            WaitReason::AggregateCapExceeded => is_cap(meter),
+            WaitReason::IntegralCapExceeded => !is_cap(meter) && of == Dimension::Hours,
+            _ => !is_cap(meter) && of == Dimension::Gpus,
+        };
+        let bounds = failure.into_iter().flat_map(|failure| &failure.exhausted);
+        let bounds = bounds.filter(|(meter, dimension)| wanted(meter, *dimension));
+        let used = bounds
+            .filter_map(|(meter, dimension)| meter_use(self.clusters, self.now, meter, *dimension));
+        let used: Vec<String> = used.collect();
+        let asks = format!("it asks for {}", count(wait.needed, "GPU"));
+        let more = used.len().saturating_sub(METERS_NAMED_MAX);
+        let more = match more {
+            0 => String::new(),
+            more => format!(", and {more} more meters bind"),
+        };
+        match used.as_slice() {
+            [] => format!(
+                "{} find a payer, {asks}",
+                number(failure.map_or(0, |of| of.found))
+            ),
+            used => {
+                let named = used.iter().take(METERS_NAMED_MAX).cloned();
+                format!("{}{more}, {asks}", named.collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+
+    fn denied_words(&self) -> String {
+        let failure = self.wait.failure.as_ref();
+        let mut denied = failure.into_iter().flat_map(|failure| &failure.denied);
+        let sponsor = denied.find_map(|envelope| self.clusters.accounts().owner(envelope));
+        let owner = &self.run.owner;
+        match sponsor {
+            Some(sponsor) => format!("{sponsor} does not lend to {owner}"),
+            None => format!("no sponsor lends to {owner}"),
+        }
+    }
+
+    /// Changes that would help.
+    pub fn changes(&self) -> Vec<&'static str> {
+        let wait = self.wait;
         let fewer = "ask for fewer GPUs";
         match wait.reason.waits_for() {
             WaitsFor::Mistake => vec!["declare an envelope or nodes for it", "cancel it"],
@@ -393,7 +471,7 @@ impl Explained<'_> {
             WaitsFor::Budget if wait.reason == WaitReason::BorrowLimitExceeded => {
                 vec!["allow it to borrow more", fewer]
             }
-            WaitsFor::Budget if self.run.run.funding.allow_borrow => {
+            WaitsFor::Budget if self.run.funding.allow_borrow => {
                 vec!["raise the envelope", fewer]
             }
             WaitsFor::Budget => vec![
@@ -401,9 +479,9 @@ impl Explained<'_> {
                 "name a sponsor and allow borrowing",
                 fewer,
             ],
-            WaitsFor::Room if self.run.run.location == Selector::default() => vec![fewer],
+            WaitsFor::Room if self.run.location == Selector::default() => vec![fewer],
             WaitsFor::Room => vec![fewer, "state no location"],
-            WaitsFor::Turn => vec!["those ahead being started"],
+            WaitsFor::Turn => Vec::new(),
         }
     }
 }
@@ -437,17 +515,6 @@ pub fn alone(clusters: &Clusters, run: &bursar_cluster::Run) -> Option<String> {
             Some("the run names sponsors, but does not allow borrowing".to_owned())
         }
         (_, [_, ..]) => None,
-    }
-}
-
-const fn cause(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Completed => "it completed",
-        Reason::Failed => "a process failed",
-        Reason::Cancelled => "somebody asked for it",
-        Reason::StartFailed => "its processes could not be started",
-        Reason::Walltime => "it reached its hard limit",
-        Reason::BudgetEnd => "the hours of its envelope are used up",
     }
 }
 

@@ -1,46 +1,66 @@
 //! Independent count of money, from the events alone: occupied GPU-time = debits + unfunded time, to
-//! the millisecond, after every record; and no meter above its GPU limit after any record.
+//! the millisecond, after every record; each day of usage and each epoch of a meter; and no meter or
+//! node above its limit after any record.
 //!
 //! It shares no code with the accounts. A run has a width from its leases, and lines from its claims;
-//! at each event the time since the last one is added to three sums. Closed GPUs leave unfunded claims
-//! first, the newest first, then the newest funded (A1). The sums are compared with the usage of the
-//! state, which is counted by owner and day.
+//! at each event the time since the last one is added to the sums. Closed GPUs leave unfunded claims
+//! first, the newest first, then the newest funded (A1). The sums are compared with the state at the
+//! end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bursar_units::words::number;
-use bursar_units::{Instant, ObjectName};
+use bursar_plane::Node;
+use bursar_units::words::{count, number};
+use bursar_units::{Instant, Label, Millis, ObjectName};
 
 use super::Finding;
 use super::meters::Meters;
 use crate::State;
+use crate::cluster::budget::calendar::{day, day_start};
 use crate::cluster::budget::{ClaimLine, Class, EnvelopeId, Funded, Pool, RunUid};
-use crate::cluster::{Clusters, Event, Pod};
+use crate::cluster::nodes::NODE_GPUS_MAX;
+use crate::cluster::{Clusters, Event, Pod, Who};
 
 /// Counts of money.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Money {
     works: BTreeMap<RunUid, Paid>,
     leased: BTreeMap<(ObjectName, u32), RunUid>,
     /// Number of the last claim, funded or not.
     last: u64,
-    /// GPU-milliseconds of leases, of funded claims and of unfunded claims.
-    occupied: u128,
-    debited: u128,
-    unfunded: u128,
-    /// Usage of the initial state, funded and unfunded.
-    before: (u128, u128),
+    /// GPUs of the declared nodes, if they take runs.
+    nodes: BTreeMap<ObjectName, u32>,
+    sums: Sums,
+    /// GPU-milliseconds by owner, envelope, class and UTC day, with those of the initial state.
+    usage: BTreeMap<Used, u128>,
     is_begun: bool,
     /// Runs with an event in the record.
     touched: BTreeSet<RunUid>,
     meters: Meters,
+    /// First lease on a GPU that its node does not have or give.
+    above: Option<String>,
     /// First violation.
     wrong: Option<String>,
 }
 
+/// Owner of a run, envelope that paid, class and UTC day.
+type Used = (Label, Option<EnvelopeId>, Class, u64);
+
+/// GPU-milliseconds since the beginning.
+#[derive(Clone, Default)]
+struct Sums {
+    /// Of leases.
+    occupied: u128,
+    /// Of funded claims.
+    debited: u128,
+    /// Of unfunded claims.
+    unfunded: u128,
+}
+
 /// GPUs of a run and their payers.
-#[derive(Default)]
+#[derive(Clone)]
 struct Paid {
+    owner: Label,
     pods: BTreeMap<u64, Pod>,
     /// Claims, oldest first.
     claims: Vec<(EnvelopeId, Pool, u64)>,
@@ -56,12 +76,13 @@ impl Money {
         let clusters = &state.clusters;
         let mut money = Self {
             last: clusters.accounts().last_claim(),
-            before: used(clusters, state.spine.time),
+            usage: used(clusters, state.spine.time),
+            meters: Meters::of(clusters.accounts(), state.spine.time),
             is_begun: clusters.accounts().budgets().next().is_some(),
             ..Self::default()
         };
-        for budget in clusters.accounts().budgets() {
-            money.meters.declare(budget);
+        for node in state.spine.inventory.iter() {
+            money.set_node(node);
         }
         let runs = clusters.runs().filter(|run| run.end.is_none());
         for run in runs.filter(|run| !run.pods.is_empty()) {
@@ -70,10 +91,11 @@ impl Money {
                 .map(|take| (take.envelope, take.pool, take.gpus))
                 .collect();
             for (envelope, pool, gpus) in &claims {
-                money.meters.add(envelope, *pool, *gpus);
+                money.meters.add(state.spine.time, envelope, *pool, *gpus);
             }
             let unfunded = run.unfunded.iter();
             let paid = Paid {
+                owner: run.run.owner.clone(),
                 pods: run.pods.iter().map(|pod| (pod.pod, pod.clone())).collect(),
                 claims,
                 unfunded: unfunded.map(|claim| (claim.number, claim.gpus)).collect(),
@@ -101,22 +123,26 @@ impl Money {
         match event {
             Event::BudgetSet(budget) => {
                 self.is_begun = true;
-                self.meters.declare(budget);
+                self.meters.declare(seq, at, budget);
             }
-            Event::BudgetDropped { budget } => self.meters.drop(budget),
+            Event::BudgetDropped { budget } => self.meters.drop(at, budget),
+            Event::EpochClosed { epoch, .. } => self.meters.close(seq, at, epoch),
             Event::RunFunded {
                 of,
                 claims,
                 cause: Funded::Take | Funded::Refund,
                 unfunded,
                 ..
-            } => self.fund(seq, &of.uid, at, *unfunded, claims),
-            Event::RunDemoted { of, claims, .. } => self.demote(seq, &of.uid, claims),
-            Event::LeasesOpened { of, pods, .. } => self.open(seq, &of.uid, at, pods),
-            Event::LeasesClosed { of, pods, gpus, .. } => self.close(seq, &of.uid, pods, *gpus),
+            } => self.fund(seq, of, at, *unfunded, claims),
+            Event::RunFunded { of, claims, .. } => self.promise(seq, &of.uid, claims),
+            Event::RunDemoted { of, claims, .. } => self.demote(seq, &of.uid, at, claims),
+            Event::LeasesOpened { of, pods, .. } => self.open(seq, of, at, pods),
+            Event::LeasesClosed { of, pods, gpus, .. } => {
+                self.close(seq, &of.uid, at, pods, *gpus);
+            }
             Event::RunEnded { of, .. } => {
                 let left = self.works.remove(&of.uid);
-                if left.is_some_and(|paid| paid.width() + paid.funded() + paid.free() > 0) {
+                if left.is_some_and(|paid| paid.width() > 0 || paid.paid() > 0) {
                     self.note(seq, &of.uid, "ends while it holds GPUs or claims");
                 }
             }
@@ -128,7 +154,7 @@ impl Money {
     pub(super) fn end_record(&mut self, seq: u64) {
         for uid in std::mem::take(&mut self.touched) {
             let paid = self.works.get(&uid);
-            if paid.is_some_and(|paid| paid.width() != paid.funded() + paid.free()) {
+            if paid.is_some_and(|paid| paid.width() != paid.paid()) {
                 self.note(seq, &uid, "has other claims than GPUs");
             }
         }
@@ -140,9 +166,22 @@ impl Money {
         self.is_begun
     }
 
-    /// First meter above its limit.
+    /// First meter or node above its limit.
     pub(super) fn above(&self) -> Option<&String> {
-        self.meters.above()
+        self.meters.above().or(self.above.as_ref())
+    }
+
+    /// A node that was declared or changed.
+    pub(super) fn set_node(&mut self, node: &Node) {
+        let gpus = u32::try_from(node.gpus).unwrap_or(u32::MAX);
+        let gpus = gpus.min(NODE_GPUS_MAX);
+        let given = if node.unschedulable { 0 } else { gpus };
+        self.nodes.insert(node.name.clone(), given);
+    }
+
+    /// A node that was removed.
+    pub(super) fn drop_node(&mut self, name: &ObjectName) {
+        self.nodes.remove(name);
     }
 
     /// Result for the state after the events; `None` if there were neither budgets nor runs.
@@ -150,54 +189,61 @@ impl Money {
         if !self.is_begun {
             return None;
         }
-        let (occupied, debited, unfunded) = self.sums(state.spine.time);
-        let sum = |value: u128| number(u64::try_from(value).unwrap_or(u64::MAX));
+        let mut all = self.clone();
+        all.reach_all(state.spine.time);
+        let Sums {
+            occupied,
+            debited,
+            unfunded,
+        } = all.sums;
+        let shown = |value: u128| number(u64::try_from(value).unwrap_or(u64::MAX));
         let sums = format!(
             "{} GPU-ms leased = {} debited + {} unfunded",
-            sum(occupied),
-            sum(debited),
-            sum(unfunded)
+            shown(occupied),
+            shown(debited),
+            shown(unfunded)
         );
-        if let Some(wrong) = self.wrong.clone().or_else(|| self.unlike(state)) {
+        let wrong = self.wrong.as_ref().or(self.meters.wrong()).cloned();
+        if let Some(wrong) = wrong.or_else(|| all.unlike(state)) {
             return Some(Finding::failed("conservation", wrong));
         }
-        if occupied != debited + unfunded {
+        if occupied != debited.saturating_add(unfunded) {
             let sums = sums.replace('=', "is not");
             return Some(Finding::failed("conservation", sums));
         }
         Some(Finding::passed("conservation", sums))
     }
 
-    /// The sums at an instant.
-    fn sums(&self, now: Instant) -> (u128, u128, u128) {
-        let mut sums = (self.occupied, self.debited, self.unfunded);
-        for paid in self.works.values() {
-            let length = u128::from(now.since(paid.since).ms());
-            sums.0 += u128::from(paid.width()) * length;
-            sums.1 += u128::from(paid.funded()) * length;
-            sums.2 += u128::from(paid.free()) * length;
-        }
-        sums
-    }
-
-    /// The first way in which the state differs from the counts.
-    fn unlike(&self, state: &State) -> Option<String> {
-        let live: u64 = self.works.values().map(Paid::width).sum();
+    /// The first way in which the state differs from the counts, which have reached its time.
+    fn unlike(&mut self, state: &State) -> Option<String> {
+        let live = self.works.values().map(Paid::width);
+        let live = live.fold(0, u64::saturating_add);
         let leased = state.clusters.nodes().all_leased().count();
         if u64::try_from(leased) != Ok(live) {
             return Some(format!(
                 "the state has {leased} leased GPUs, the records {live}"
             ));
         }
-        let (_, debited, unfunded) = self.sums(state.spine.time);
-        let (funded, free) = used(&state.clusters, state.spine.time);
-        let counted = (self.before.0 + debited, self.before.1 + unfunded);
-        (counted != (funded, free)).then(|| {
+        let in_state = used(&state.clusters, state.spine.time);
+        let keys = in_state.keys().chain(self.usage.keys());
+        let of = |usage: &BTreeMap<Used, u128>, key: &Used| usage.get(key).copied().unwrap_or(0);
+        let mut rows = keys.map(|key| (key, of(&in_state, key), of(&self.usage, key)));
+        let other = rows.find(|(_, in_state, counted)| in_state != counted);
+        let other = other.map(|((owner, envelope, class, day), in_state, counted)| {
+            let payer = envelope.as_ref().map_or("nobody", EnvelopeId::as_str);
             format!(
-                "the state has used {funded} GPU-ms and {free} unfunded, the records {} and {}",
-                counted.0, counted.1
+                "{owner} has used {in_state} GPU-ms {class} of {payer} on day {day} in the state, \
+                 {counted} in the records"
             )
-        })
+        });
+        let accounts = state.clusters.accounts();
+        other.or_else(|| self.meters.unlike(accounts, state.spine.time))
+    }
+
+    /// Adds the time of all runs.
+    fn reach_all(&mut self, now: Instant) {
+        let works: Vec<RunUid> = self.works.keys().cloned().collect();
+        works.iter().for_each(|uid| self.reach(uid, now));
     }
 
     /// Adds the time of a run since its last event.
@@ -205,28 +251,42 @@ impl Money {
         let Some(paid) = self.works.get_mut(uid) else {
             return;
         };
-        let length = u128::from(at.since(paid.since).ms());
-        paid.since = paid.since.max(at);
-        self.occupied += u128::from(paid.width()) * length;
-        self.debited += u128::from(paid.funded()) * length;
-        self.unfunded += u128::from(paid.free()) * length;
+        while paid.since < at {
+            let today = day(paid.since);
+            let until = day_start(today + 1).min(at);
+            let length = until.since(paid.since);
+            paid.since = if length == Millis::ZERO { at } else { until };
+            add(&mut self.sums.occupied, paid.width(), length);
+            add(&mut self.sums.debited, paid.funded(), length);
+            add(&mut self.sums.unfunded, paid.free(), length);
+            let mut used = |payer: Option<&EnvelopeId>, class: Class, gpus: u64| {
+                let key = (paid.owner.clone(), payer.cloned(), class, today);
+                add(self.usage.entry(key).or_default(), gpus, length);
+            };
+            for (envelope, pool, gpus) in &paid.claims {
+                used(Some(envelope), pool.class(), *gpus);
+            }
+            if !paid.unfunded.is_empty() {
+                used(None, Class::Unfunded, paid.free());
+            }
+        }
     }
 
     /// A take, or a refund of the unfunded claim of that number.
-    fn fund(&mut self, seq: u64, uid: &RunUid, at: Instant, of: Option<u64>, lines: &[ClaimLine]) {
-        let fresh = || Paid {
-            since: at,
-            ..Paid::default()
-        };
-        let paid = self.works.entry(uid.clone()).or_insert_with(fresh);
-        let mut is_wrong = false;
+    fn fund(&mut self, seq: u64, of: &Who, at: Instant, claim: Option<u64>, lines: &[ClaimLine]) {
+        let works = self.works.entry(of.uid.clone());
+        let paid = works.or_insert_with(|| Paid::of(of, at));
+        let (mut is_wrong, mut foreign) = (false, None);
         for line in lines {
-            if let Some(of) = of {
-                is_wrong |= !paid.leave_unfunded(of, line.gpus);
+            if !self.meters.permits(&line.envelope, line.pool, &of.owner) {
+                foreign.get_or_insert(&line.envelope);
             }
-            self.meters.add(&line.envelope, line.pool, line.gpus);
+            if let Some(claim) = claim {
+                is_wrong |= !paid.leave_unfunded(claim, line.gpus);
+            }
+            self.meters.add(at, &line.envelope, line.pool, line.gpus);
             if let Some((_, _, gpus)) = paid.claim(line) {
-                *gpus += line.gpus;
+                *gpus = gpus.saturating_add(line.gpus);
                 continue;
             }
             self.last += 1;
@@ -234,11 +294,33 @@ impl Money {
             paid.claims.push(claim);
         }
         if is_wrong {
-            self.note(seq, uid, "is refunded for an unfunded claim that it lacks");
+            self.note(
+                seq,
+                &of.uid,
+                "is refunded for an unfunded claim that it lacks",
+            );
+        }
+        if let Some(envelope) = foreign {
+            let what = format!("is paid by {envelope}, which may not pay for it");
+            self.note(seq, &of.uid, &what);
         }
     }
 
-    fn demote(&mut self, seq: u64, uid: &RunUid, lines: &[ClaimLine]) {
+    /// An extension or an overrun, of whole claims.
+    fn promise(&mut self, seq: u64, uid: &RunUid, lines: &[ClaimLine]) {
+        for line in lines {
+            let claim = self.works.get_mut(uid).and_then(|paid| paid.claim(line));
+            if claim.is_none_or(|(_, _, gpus)| *gpus != line.gpus) {
+                self.note(
+                    seq,
+                    uid,
+                    "is promised time for a claim that it does not have",
+                );
+            }
+        }
+    }
+
+    fn demote(&mut self, seq: u64, uid: &RunUid, at: Instant, lines: &[ClaimLine]) {
         for line in lines {
             let claim = self.works.get_mut(uid).and_then(|paid| {
                 let claim = paid.claim(line)?;
@@ -252,26 +334,35 @@ impl Money {
             self.last += 1;
             paid.unfunded.push((self.last, line.gpus));
             paid.claims.retain(|(_, _, gpus)| *gpus > 0);
-            self.meters.remove(&line.envelope, line.pool, line.gpus);
+            let payer = &line.envelope;
+            self.meters.remove(at, payer, line.pool, line.gpus);
         }
     }
 
-    fn open(&mut self, seq: u64, uid: &RunUid, at: Instant, pods: &[Pod]) {
+    fn open(&mut self, seq: u64, of: &Who, at: Instant, pods: &[Pod]) {
         for pod in pods {
+            let given = self.nodes.get(&pod.node).copied().unwrap_or(0);
             for gpu in pod.ordinals() {
+                if given <= gpu && self.above.is_none() {
+                    let node = &pod.node;
+                    let (seq, given) = (number(seq), count(given.into(), "GPU"));
+                    self.above = Some(format!(
+                        "record {seq}: node {node} leases GPU {gpu}, it gives {given}"
+                    ));
+                }
                 let place = (pod.node.clone(), gpu);
-                if self.leased.insert(place, uid.clone()).is_some() {
-                    self.note(seq, uid, "gets a GPU that is leased already");
+                if self.leased.insert(place, of.uid.clone()).is_some() {
+                    self.note(seq, &of.uid, "gets a GPU that is leased already");
                 }
             }
         }
-        let paid = self.works.entry(uid.clone()).or_default();
-        paid.since = paid.since.max(at);
-        paid.pods
-            .extend(pods.iter().map(|pod| (pod.pod, pod.clone())));
+        let works = self.works.entry(of.uid.clone());
+        let paid = works.or_insert_with(|| Paid::of(of, at));
+        let pods = pods.iter().map(|pod| (pod.pod, pod.clone()));
+        paid.pods.extend(pods);
     }
 
-    fn close(&mut self, seq: u64, uid: &RunUid, pods: &[u64], gpus: u64) {
+    fn close(&mut self, seq: u64, uid: &RunUid, at: Instant, pods: &[u64], gpus: u64) {
         let Some(paid) = self.works.get_mut(uid) else {
             self.note(seq, uid, "closes leases that it does not have");
             return;
@@ -280,13 +371,13 @@ impl Money {
         let gone = if pods.is_empty() { &all } else { pods };
         let mut width = 0;
         for pod in gone.iter().filter_map(|pod| paid.pods.remove(pod)) {
-            width += pod.width();
+            width = pod.width().saturating_add(width);
             for gpu in pod.ordinals() {
                 self.leased.remove(&(pod.node.clone(), gpu));
             }
         }
         for (envelope, pool, gpus) in paid.leave(width) {
-            self.meters.remove(&envelope, pool, gpus);
+            self.meters.remove(at, &envelope, pool, gpus);
         }
         if width != gpus {
             self.note(seq, uid, "closes another number of GPUs than it says");
@@ -300,16 +391,33 @@ impl Money {
 }
 
 impl Paid {
+    fn of(who: &Who, since: Instant) -> Self {
+        Self {
+            owner: who.owner.clone(),
+            pods: BTreeMap::new(),
+            claims: Vec::new(),
+            unfunded: Vec::new(),
+            since,
+        }
+    }
+
     fn width(&self) -> u64 {
-        self.pods.values().map(Pod::width).sum()
+        let widths = self.pods.values().map(Pod::width);
+        widths.fold(0, u64::saturating_add)
     }
 
     fn funded(&self) -> u64 {
-        self.claims.iter().map(|(_, _, gpus)| gpus).sum()
+        let gpus = self.claims.iter().map(|(_, _, gpus)| *gpus);
+        gpus.fold(0, u64::saturating_add)
     }
 
     fn free(&self) -> u64 {
-        self.unfunded.iter().map(|(_, gpus)| gpus).sum()
+        let gpus = self.unfunded.iter().map(|(_, gpus)| *gpus);
+        gpus.fold(0, u64::saturating_add)
+    }
+
+    fn paid(&self) -> u64 {
+        self.funded().saturating_add(self.free())
     }
 
     /// The claim of a line.
@@ -354,14 +462,19 @@ impl Paid {
     }
 }
 
-/// GPU-milliseconds that a state has used, funded and unfunded.
-fn used(clusters: &Clusters, now: Instant) -> (u128, u128) {
-    let mut used = (0, 0);
-    for row in clusters.accounts().usage(now) {
-        match row.class {
-            Class::Unfunded => used.1 += u128::from(row.gpu_ms),
-            _ => used.0 += u128::from(row.gpu_ms),
-        }
-    }
-    used
+/// Adds the GPU-milliseconds of a rectangle.
+fn add(sum: &mut u128, gpus: u64, length: Millis) {
+    *sum = sum.saturating_add(u128::from(gpus) * u128::from(length.ms()));
+}
+
+/// GPU-milliseconds that a state has used.
+fn used(clusters: &Clusters, now: Instant) -> BTreeMap<Used, u128> {
+    let rows = clusters.accounts().usage(now);
+    let rows = rows.map(|row| {
+        (
+            (row.owner, row.envelope, row.class, row.day),
+            row.gpu_ms.into(),
+        )
+    });
+    rows.collect()
 }

@@ -285,7 +285,7 @@ fn absence(world: &mut World) {
     world.now = world.now.after(Millis::from_hours(2));
     let tick = spine::Command::Tick {
         renewed: Vec::new(),
-        until: Some(world.now),
+        until: Some(world.now.before(Millis::from_ms(1))),
         class: Some(Class::Clock),
     };
     world.commit(tick).unwrap();

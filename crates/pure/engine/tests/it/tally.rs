@@ -1,10 +1,13 @@
 //! The independent counts of `ledger check`: they agree with a good journal, and find a forged one.
 
+use std::collections::BTreeSet;
+
 use bursar_engine::cluster::Event as Cluster;
+use bursar_engine::cluster::budget::{EnvelopeId, Pool};
 use bursar_engine::codec::decode_events;
 use bursar_engine::tally::{Finding, Tally};
-use bursar_engine::{Event, Events, State, dated};
-use bursar_units::Instant;
+use bursar_engine::{Event, Events, State, dated, spine};
+use bursar_units::{Instant, Millis};
 
 use crate::{runs, script, world::World};
 
@@ -202,7 +205,7 @@ fn a_meter_above_its_limit_is_found() {
         (good.is_good, good.detail.as_str()),
         (
             true,
-            "no envelope, cap, pool or slot limit above its bound, 44 changes"
+            "no envelope, cap, pool, slot limit or node above its bound, 44 changes"
         )
     );
     let edits: [(Forge, &str); 3] = [
@@ -249,4 +252,118 @@ fn a_meter_above_its_limit_is_found() {
         let finding = finding(&forged, "limits");
         assert_eq!((finding.is_good, finding.detail.as_str()), (false, detail));
     }
+}
+
+/// Whether any check fails.
+fn is_forged(records: &Records) -> bool {
+    findings(records, 0).iter().any(|finding| !finding.is_good)
+}
+
+/// Method: in each event that it applies to, one value is forged; records are only folded, so the
+/// counts alone have to find it.
+#[test]
+fn forged_hours_payers_and_instants_are_found() {
+    let records = records();
+    let declared = ["rai/gpus/day", "org/gpus/all", "lab/gpus/pool"];
+    let [day, all, lab] = declared.map(|id| EnvelopeId::new(id).unwrap());
+    let others = [day, all, lab].map(|other| {
+        move |event: &mut Cluster| match event {
+            Cluster::RunFunded { claims, cause, .. } if cause.word() == "take" => {
+                let is_other = claims[0].envelope != other;
+                claims[0].envelope = other.clone();
+                is_other
+            }
+            _ => false,
+        }
+    });
+    let edits: [Forge; 4] = [
+        |event| match event {
+            Cluster::EpochClosed { epoch, .. } => {
+                epoch.accrued += 1;
+                true
+            }
+            _ => false,
+        },
+        |event| match event {
+            Cluster::RunFunded { claims, cause, .. } if cause.word() == "take" => {
+                let family = claims.iter_mut().find(|line| line.pool == Pool::Family);
+                family.map(|line| line.pool = Pool::Own).is_some()
+            }
+            _ => false,
+        },
+        |event| match event {
+            Cluster::RunDemoted { cause, t, .. } if cause.word() == "depletion" => {
+                let then = t.unwrap_or(Instant::from_ms(0));
+                *t = Some(then.after(Millis::from_ms(1)));
+                then > Instant::from_ms(0)
+            }
+            _ => false,
+        },
+        |event| match event {
+            Cluster::RunFunded { claims, .. } => {
+                claims.iter_mut().for_each(|line| line.gpus = 1 << 53);
+                true
+            }
+            _ => false,
+        },
+    ];
+    let others = others
+        .iter()
+        .map(|edit| edit as &dyn Fn(&mut Cluster) -> bool);
+    let edits = edits
+        .iter()
+        .map(|edit| edit as &dyn Fn(&mut Cluster) -> bool);
+    for (number, edit) in others.chain(edits).enumerate() {
+        let mut tried = 0;
+        for (record, event) in places(&records) {
+            let mut forged = records.clone();
+            let time = forged[record].0;
+            let Event::Cluster(changed) = &mut forged[record].1[event] else {
+                continue;
+            };
+            if let Cluster::RunDemoted { t, .. } = changed {
+                t.get_or_insert(time);
+            }
+            if edit(changed) {
+                let text = format!("edit {number}: {changed:?}");
+                assert!(is_forged(&forged), "{text}");
+                tried += 1;
+            }
+        }
+        assert!(tried > 0, "edit {number}");
+    }
+}
+
+#[test]
+fn a_demotion_that_is_left_out_is_found() {
+    let records = records();
+    let mut causes = BTreeSet::new();
+    for (record, event) in places(&records) {
+        if let Event::Cluster(Cluster::RunDemoted { cause, .. }) = &records[record].1[event] {
+            let mut forged = records.clone();
+            forged[record].1.remove(event);
+            assert!(is_forged(&forged), "{:?}", records[record].1[event]);
+            causes.insert(cause.word());
+        }
+    }
+    assert!(causes.len() > 1, "{causes:?}");
+}
+
+#[test]
+fn a_lease_on_a_gpu_that_its_node_lacks_is_found() {
+    let mut forged = records();
+    let mut events = forged.iter_mut().flat_map(|(_, events)| events);
+    let is_set = events.any(|event| match event {
+        Event::Spine(spine::Event::NodeSet(node)) => {
+            node.gpus = 3;
+            true
+        }
+        _ => false,
+    });
+    assert!(is_set);
+    let finding = finding(&forged, "limits");
+    assert_eq!(
+        finding.detail,
+        "record 2: node g01 leases GPU 3, it gives 3 GPUs"
+    );
 }

@@ -14,7 +14,6 @@ use bursar_engine::{Kind, words};
 use bursar_units::{Instant, Label, ScopedName};
 use serde::Serialize;
 
-use super::hours::hours;
 use super::names;
 use super::submit::place_words;
 use crate::command::{DRY_RUN, watch};
@@ -75,9 +74,9 @@ impl Row {
 
     fn hours(&self) -> String {
         let meter = self.meter();
-        let used = hours(meter.accrued_gpu_ms);
+        let used = words::hours(meter.accrued_gpu_ms);
         match meter.limit_gpu_ms {
-            Some(limit) => format!("{used}/{}", hours(limit)),
+            Some(limit) => format!("{used}/{}", words::hours(limit)),
             None => used,
         }
     }
@@ -124,7 +123,7 @@ impl Listed for Row {
             Column::of_count("LEFT", Shown::Always, |row, _| {
                 let meter = row.meter();
                 match meter.limit_gpu_ms {
-                    Some(limit) => hours(limit.saturating_sub(meter.accrued_gpu_ms)),
+                    Some(limit) => words::hours(limit.saturating_sub(meter.accrued_gpu_ms)),
                     None => "no cap".to_owned(),
                 }
             }),
@@ -140,7 +139,7 @@ impl Listed for Row {
             }),
             Column::of_count("HELD AHEAD", Shown::Wide, |row, _| {
                 let meter = row.meter();
-                hours(meter.committed_gpu_ms.saturating_sub(meter.accrued_gpu_ms))
+                words::hours(meter.committed_gpu_ms.saturating_sub(meter.accrued_gpu_ms))
             }),
             Column::of_count("EPOCH", Shown::Wide, |row, _| {
                 words::number(row.meter().epoch)
@@ -399,11 +398,14 @@ fn meter_words(meter: &MeterStatus, look: &Look) -> String {
         words::number(meter.gpus_used),
         meter.gpus_limit.map(words::number),
     );
-    let used = bound(hours(meter.accrued_gpu_ms), meter.limit_gpu_ms.map(hours));
+    let used = bound(
+        words::hours(meter.accrued_gpu_ms),
+        meter.limit_gpu_ms.map(words::hours),
+    );
     let held = meter.committed_gpu_ms.saturating_sub(meter.accrued_gpu_ms);
     let held = match held {
         0 => String::new(),
-        held => format!(", {} held ahead", hours(held)),
+        held => format!(", {} held ahead", words::hours(held)),
     };
     let lasts = meter.lasts_to;
     let lasts = lasts.map(|at| format!("; lasts to {}", look.absolute(at)));
@@ -438,7 +440,7 @@ async fn rotate(
         let meter = meter(budget.status.as_deref(), &id);
         let closed = meter.and_then(|meter| meter.closed.last());
         let closed = closed.map(|closed| {
-            let used = hours(closed.accrued_gpu_ms);
+            let used = words::hours(closed.accrued_gpu_ms);
             let text = format!("epoch {}, with {used} GPU-hours used", closed.epoch);
             ("closed".to_owned(), text)
         });

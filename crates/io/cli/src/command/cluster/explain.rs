@@ -6,7 +6,6 @@ use bursar_engine::cluster::budget::Class;
 use bursar_engine::explain::WaitsFor;
 use bursar_engine::words;
 
-use super::hours::gpu_hours;
 use crate::grammar::Question;
 use crate::layout::{Column, Look, Meaning, Shown, WIDTH, escaped_line, fold, table};
 
@@ -69,12 +68,9 @@ pub(in crate::command) fn text(
 
 /// The holders as a table, by name.
 fn why(explanation: &Explanation, look: &Look) -> Vec<String> {
-    // Holders of GPUs say nothing about a wait for a budget.
-    let is_room = !matches!(
-        explanation.waits_for,
-        Some(WaitsFor::Budget | WaitsFor::After)
-    );
-    let Some(why) = explanation.why.as_ref().filter(|_| is_room) else {
+    // Holders say nothing about a window that is still to open.
+    let is_held = explanation.waits_for != Some(WaitsFor::After);
+    let Some(why) = explanation.why.as_ref().filter(|_| is_held) else {
         return Vec::new();
     };
     let mut holders = why.holders.clone();
@@ -108,12 +104,19 @@ fn payer(who: &Who, total: u64) -> String {
         held_gpu_ms,
         gpus_free,
         gpus_limit,
+        bound,
     } = who
     else {
         return String::new();
     };
     let payer = envelope.as_deref().unwrap_or("nobody");
-    let all = if *gpus == total { "all " } else { "" };
+    let all = if *gpus == total && bound.is_none() {
+        "all "
+    } else {
+        ""
+    };
+    let pays = if bound.is_some() { "would pay" } else { "pays" };
+    let bound = bound.as_ref().map(|bound| format!(": {bound}"));
     let right = match class {
         Class::Owned => "own",
         Class::Shared => "family",
@@ -124,12 +127,13 @@ fn payer(who: &Who, total: u64) -> String {
     let free = free
         .map(|(free, limit)| format!(", {}/{} free", words::number(free), words::number(limit)));
     let held = held_gpu_ms.filter(|held| *held > 0);
-    let held = held.map(|ms| format!(", holds ahead {}", gpu_hours(ms)));
+    let held = held.map(|ms| format!(", holds ahead {}", words::gpu_hours(ms)));
     format!(
-        "{payer} pays for {all}{} ({right}{}){}",
+        "{payer} {pays} for {all}{} ({right}{}){}{}",
         words::number(*gpus),
         free.unwrap_or_default(),
-        held.unwrap_or_default()
+        held.unwrap_or_default(),
+        bound.unwrap_or_default()
     )
 }
 

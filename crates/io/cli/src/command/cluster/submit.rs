@@ -9,7 +9,6 @@ use bursar_engine::words;
 use bursar_units::{DEFAULT_NAMESPACE, Millis, ObjectName, ScopedName};
 
 use super::columns::unfunded;
-use super::hours::gpu_hours;
 use super::{names, trace, where_words};
 use crate::command::{DRY_RUN, apply};
 use crate::failure::{Failure, Stop, exit};
@@ -276,7 +275,7 @@ fn payers(answer: &RunAnswer) -> String {
             _ => format!("{} ", words::number(take.gpus)),
         };
         let hours = length.map(|length| length.ms().saturating_mul(take.gpus));
-        let hours = hours.map(|ms| format!(", up to {}", gpu_hours(ms)));
+        let hours = hours.map(|ms| format!(", up to {}", words::gpu_hours(ms)));
         format!("{gpus}{}{}", take.envelope, hours.unwrap_or_default())
     };
     let status = answer.run.status.as_deref();

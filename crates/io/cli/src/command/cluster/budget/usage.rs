@@ -4,7 +4,6 @@ use bursar_client::api::cluster::{GetUsage, Usage, UsageBy, UsageRow, UsageSums}
 use bursar_engine::{Kind, words};
 use bursar_units::Millis;
 
-use crate::command::cluster::hours::hours;
 use crate::command::cluster::{lease, names};
 use crate::failure::{Failure, Stop};
 use crate::grammar::{Format, UsageArguments};
@@ -116,22 +115,23 @@ fn owner(row: &UsageRow) -> String {
 }
 
 const LEASED: Column<Named> = Column::of_count("GPU-HOURS", Shown::Always, |row, _| {
-    hours(row.sums.leased_gpu_ms)
+    words::hours(row.sums.leased_gpu_ms)
 });
 const OWNED: Column<Named> = Column::of_count("OWNED", Shown::Always, |row, _| {
-    hours(row.sums.owned_gpu_ms)
+    words::hours(row.sums.owned_gpu_ms)
 });
 const SHARED: Column<Named> = Column::of_count("SHARED", Shown::Always, |row, _| {
-    hours(row.sums.shared_gpu_ms)
+    words::hours(row.sums.shared_gpu_ms)
 });
 const BORROWED: Column<Named> = Column::of_count("BORROWED", Shown::Always, |row, _| {
-    hours(row.sums.borrowed_gpu_ms)
+    words::hours(row.sums.borrowed_gpu_ms)
 });
 const UNFUNDED: Column<Named> = Column::of_count("UNFUNDED", Shown::Always, |row, _| {
-    hours(row.sums.unfunded_gpu_ms)
+    words::hours(row.sums.unfunded_gpu_ms)
 });
-const LENT: Column<Named> =
-    Column::of_count("LENT", Shown::Always, |row, _| hours(row.sums.lent_gpu_ms));
+const LENT: Column<Named> = Column::of_count("LENT", Shown::Always, |row, _| {
+    words::hours(row.sums.lent_gpu_ms)
+});
 
 const fn head(name: &'static str) -> Column<Named> {
     Column::of_text(name, Shown::Always, |row, _| row.name.clone())
