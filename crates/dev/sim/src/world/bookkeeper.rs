@@ -149,7 +149,7 @@ impl Bookkeeper {
             )?;
         }
         let mut theirs: BTreeMap<(Label, Option<EnvelopeId>, Class), u64> = BTreeMap::new();
-        for row in accounts.usage(now).into_iter().filter(|row| row.gpu_ms > 0) {
+        for row in accounts.usage(now).filter(|row| row.gpu_ms > 0) {
             *theirs
                 .entry((row.owner, row.envelope, row.class))
                 .or_default() += row.gpu_ms;
