@@ -119,6 +119,7 @@ impl Bookkeeper {
             } => {
                 let was_owed = std::mem::take(&mut self.is_owed);
                 tally.add("starts that were owed", u64::from(was_owed));
+                tally.add("passes that were owed", u64::from(was_owed));
                 let held = self.held(of);
                 held.incarnation = *incarnation;
                 held.pods
@@ -132,7 +133,10 @@ impl Bookkeeper {
                 })?;
             }
             Event::PassUnfinished { .. } => self.is_owed = true,
-            Event::PassFinished {} => self.is_owed = false,
+            Event::PassFinished {} => {
+                let was_owed = std::mem::take(&mut self.is_owed);
+                tally.add("passes that were owed", u64::from(was_owed));
+            }
             _ => {}
         }
         Ok(Vec::new())
