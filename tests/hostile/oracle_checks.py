@@ -5,6 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import Any, Dict, List, Optional
 
+import money
 import oracle
 
 
@@ -105,3 +106,63 @@ class Oracle(unittest.TestCase):
         found = "\n".join(oracle.judge_records(records, []).findings)
         self.assertIn("the sequence has a gap", found)
         self.assertIn("time went back", found)
+
+
+class Books(unittest.TestCase):
+    """The second bookkeeper finds each broken sum in the history of one run."""
+
+    def setUp(self) -> None:
+        self.envelope: Dict[str, Any] = {"name": "g", "concurrency": 8, "maxGPUHours": 1}
+        self.cap: Dict[str, Any] = {"name": "all", "envelopes": ["a/q/g"], "maxConcurrency": 8}
+        self.claim = {"envelope": "a/q/g", "pool": "own", "gpus": 4}
+        self.closed = {"meter": "a/q/g", "epoch": 0, "accruedGpuMs": money.HOUR_MS}
+        #: End of the run: 4 GPUs have used a GPU-hour.
+        self.end = money.HOUR_MS // 4
+
+    def findings(self) -> str:
+        """Findings in the present history."""
+        of = {"of": {"uid": "r"}}
+        budget = {"namespace": "a", "name": "q", "envelopes": [self.envelope]}
+        above = {"namespace": "org", "name": "q", "aggregateCaps": [self.cap]}
+        pods = [{"pod": 0, "node": "n", "gpus": [[0, 3]]}]
+        begin = [
+            {"nodeSet": {"name": "n", "gpus": 8}},
+            {"budgetSet": budget},
+            {"budgetSet": above},
+            {"runSubmitted": {"uid": "r", "run": {"namespace": "a", "name": "r"}}},
+            {"runFunded": {**of, "claims": [self.claim], "cause": "take"}},
+            {"leasesOpened": {**of, "pods": pods}},
+        ]
+        end = [{"leasesClosed": {**of, "gpus": 4}}, {"runEnded": {**of, "reason": "Completed"}}]
+        books = money.Books()
+        books.record({"seq": 0, "t": 0, "ev": begin})
+        books.record({"seq": 1, "t": self.end, "ev": end})
+        books.record({"seq": 2, "t": self.end + 1, "ev": [{"epochClosed": {"epoch": self.closed}}]})
+        return "\n".join(books.findings)
+
+    def test_a_good_history_has_no_findings(self) -> None:
+        self.assertEqual(self.findings(), "")
+
+    def test_it_finds_a_claim_that_overdraws_and_goes(self) -> None:
+        self.end += 1
+        self.closed["accruedGpuMs"] = money.HOUR_MS + 4
+        self.assertIn("a/q/g has used 3600004 GPU-ms of 3600000", self.findings())
+
+    def test_it_finds_an_overdrawn_cap_and_an_overdrawn_pool(self) -> None:
+        self.envelope = {**self.envelope, "maxGPUHours": 2, "lending": {"maxGPUHours": 1}}
+        self.cap["maxGPUHours"] = 1
+        self.claim["pool"] = "lent"
+        self.end += 1
+        self.assertIn("cap/org/q/all has used 3600004 GPU-ms", self.findings())
+        self.assertIn("lending/a/q/g has used 3600004 GPU-ms", self.findings())
+
+    def test_it_finds_more_gpus_than_a_limit(self) -> None:
+        self.envelope = {**self.envelope, "concurrency": 3, "lending": {"maxConcurrency": 2}}
+        self.cap["maxConcurrency"] = 1
+        self.claim["pool"] = "lent"
+        for found in ("a/q/g pays for 4 of 3", "lending/a/q/g pays for 4 of 2", "all pays for 4 of 1"):
+            self.assertIn(found, self.findings())
+
+    def test_it_finds_a_closed_epoch_with_another_sum(self) -> None:
+        self.closed["accruedGpuMs"] = money.HOUR_MS - 1
+        self.assertIn("a/q/g closed at 3599999, the sum is 3600000", self.findings())

@@ -25,6 +25,7 @@ pub(super) fn measure(directory: &Path, records: u64) -> anyhow::Result<Measurem
     Chains::start(world.ledger(), 4, (records - first) / 2)?.finish(TIME_MAX)?;
     let written = world.ledger().view().read().spine.head;
     world.stop()?;
+    World::remove_snapshots(directory)?;
     let (usage, started) = (Usage::start(), Instant::now());
     let world = World::open(directory)?;
     let took = started.elapsed();

@@ -15,8 +15,8 @@ use bursar_ledger::clock::MachineClock;
 use bursar_ledger::data::{self, Data};
 use bursar_ledger::intake::Submission;
 use bursar_ledger::pipeline::{Ledger, Observe};
-use bursar_ledger::store;
 use bursar_ledger::writer::Poison;
+use bursar_ledger::{snapshots, store};
 use bursar_units::{BookingId, Label, ObjectName};
 
 use super::table::{grouped, thousandths};
@@ -68,6 +68,16 @@ impl World {
             |_, _| {},
         )?;
         Ok(Self { data, commits })
+    }
+
+    /// Removes the snapshots of a stopped ledger. A running one takes a snapshot each minute if there
+    /// are many new records, and a start from it would read few of them.
+    pub(super) fn remove_snapshots(directory: &Path) -> anyhow::Result<()> {
+        let snapshots = directory.join(snapshots::DIRECTORY_NAME);
+        if snapshots.exists() {
+            std::fs::remove_dir_all(snapshots)?;
+        }
+        Ok(())
     }
 
     /// Creates a ledger with the hot limit.
@@ -262,9 +272,24 @@ impl Observe for Commits {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use bursar_ledger::snapshots::DIRECTORY_NAME;
     use bursar_units::{BookingId, Instant};
 
-    use super::Ids;
+    use super::{Ids, World};
+
+    #[test]
+    fn a_start_from_records_alone_finds_no_snapshot() {
+        let data = tempfile::tempdir().unwrap();
+        let snapshots = data.path().join(DIRECTORY_NAME);
+        std::fs::create_dir(&snapshots).unwrap();
+        std::fs::write(snapshots.join("newest"), "{}").unwrap();
+        for _ in 0..2 {
+            World::remove_snapshots(data.path()).unwrap();
+            assert!(!snapshots.exists());
+        }
+    }
 
     #[test]
     fn an_id_contains_its_time_and_follows_from_the_seed() {

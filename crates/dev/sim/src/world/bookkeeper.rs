@@ -119,6 +119,7 @@ impl Bookkeeper {
             } => {
                 let was_owed = std::mem::take(&mut self.is_owed);
                 tally.add("starts that were owed", u64::from(was_owed));
+                tally.add("passes that were owed", u64::from(was_owed));
                 let held = self.held(of);
                 held.incarnation = *incarnation;
                 held.pods
@@ -132,7 +133,10 @@ impl Bookkeeper {
                 })?;
             }
             Event::PassUnfinished { .. } => self.is_owed = true,
-            Event::PassFinished {} => self.is_owed = false,
+            Event::PassFinished {} => {
+                let was_owed = std::mem::take(&mut self.is_owed);
+                tally.add("passes that were owed", u64::from(was_owed));
+            }
             _ => {}
         }
         Ok(Vec::new())
@@ -149,7 +153,7 @@ impl Bookkeeper {
             )?;
         }
         let mut theirs: BTreeMap<(Label, Option<EnvelopeId>, Class), u64> = BTreeMap::new();
-        for row in accounts.usage(now).into_iter().filter(|row| row.gpu_ms > 0) {
+        for row in accounts.usage(now).filter(|row| row.gpu_ms > 0) {
             *theirs
                 .entry((row.owner, row.envelope, row.class))
                 .or_default() += row.gpu_ms;

@@ -31,6 +31,7 @@ pub(super) fn measure(directory: &Path, events: u64) -> anyhow::Result<Measureme
     Chains::run(world.ledger(), 0..events / 2, Fate::End, TIME_MAX)?;
     let written = world.ledger().view().read().spine.head;
     world.stop()?;
+    World::remove_snapshots(directory)?;
     let (usage, started) = (Usage::start(), Instant::now());
     let world = World::open(directory)?;
     let took = started.elapsed();

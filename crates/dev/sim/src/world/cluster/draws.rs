@@ -150,12 +150,14 @@ impl World<'_> {
             number == 1 || rng.once_in(2)
         });
         let (start, end, renew) = draw_window(rng, now);
+        // By hours, by GPUs, or by both.
+        let bound = rng.below(3);
         Some(AggregateCap {
             name: ObjectName::new("cap").ok()?,
             flavor: Label::new(H100).ok()?,
             envelopes,
-            concurrency_max: Some(rng.one_of([2, 8, 20, 60])),
-            gpu_hours_max: rng.once_in(2).then(|| rng.between(1, 3)),
+            concurrency_max: (bound != 0).then(|| rng.one_of([2, 8, 20, 60])),
+            gpu_hours_max: (bound != 1).then(|| rng.between(1, 3)),
             start,
             end,
             renew,
