@@ -95,6 +95,40 @@ pub enum Bound {
     BorrowLimit,
 }
 
+impl Reason {
+    /// The reason of a request that finds too little room on a meter.
+    pub fn of_meter(meter: &MeterId, dimension: Dimension) -> Self {
+        match (meter, dimension) {
+            (MeterId::Cap(_), _) => Self::AggregateCapExceeded,
+            (_, Dimension::Gpus) => Self::ConcurrencyCapExceeded,
+            (_, Dimension::Hours) => Self::IntegralCapExceeded,
+        }
+    }
+}
+
+impl Bound {
+    /// The reason of a request that this bounds.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Meter { meter, dimension } => Reason::of_meter(meter, *dimension),
+            Self::BorrowLimit => Reason::BorrowLimitExceeded,
+        }
+    }
+}
+
+impl RowState {
+    /// The reason of a request that finds only rows of this state; `None` for a row that is open, is
+    /// bound by the run's own claim, or may never pay.
+    pub fn reason(self) -> Option<Reason> {
+        match self {
+            Self::AclDenied => Some(Reason::AclDenied),
+            Self::OutsideWindow => Some(Reason::OutsideWindow),
+            Self::Paused => Some(Reason::BudgetPaused),
+            Self::Open | Self::SharingOff | Self::BorrowOff | Self::Overruns => None,
+        }
+    }
+}
+
 /// Borrowing that a run allows.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Borrowing {
@@ -160,8 +194,8 @@ pub struct Failure {
     pub short: u64,
     /// Meters that bound an open row, for `meterNear` 100; each once, in order.
     pub exhausted: Vec<(MeterId, Dimension)>,
-    /// Envelopes of named sponsors that do not lend to the owner, with their owners; for the
-    /// counter and the log of denials.
+    /// Envelopes of named sponsors that do not lend to the owner, for the counter and the log of
+    /// denials.
     pub denied: Vec<EnvelopeId>,
 }
 

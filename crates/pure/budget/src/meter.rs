@@ -16,8 +16,10 @@ use crate::claim::Promise;
 use crate::cover::Dimension;
 use crate::id::MeterId;
 
-/// Percentages that are announced (`meterNear`).
-pub const LEVELS: [u64; 3] = [80, 95, 100];
+/// Percentages that are announced (`meterNear`) when the value reaches that share of the limit.
+pub const SHARES: [u64; 2] = [80, 95];
+/// Percentage that is announced for a failed take, extension or claim.
+pub const EXHAUSTED: u64 = 100;
 /// Points by which a share must fall before a percentage is announced again.
 pub const POINTS_LOWER: u64 = 5;
 
@@ -54,10 +56,10 @@ pub struct Share {
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Announced {
-    /// Of the GPUs, by [`LEVELS`].
+    /// Of the GPUs, by [`SHARES`], then [`EXHAUSTED`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub gpus: [Option<Share>; 3],
-    /// Of the hours, by [`LEVELS`].
+    /// Of the hours, by [`SHARES`], then [`EXHAUSTED`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub hours: [Option<Share>; 3],
 }
@@ -258,7 +260,7 @@ impl Meter {
 
     /// The earliest instant at which a percentage that is not announced is reached.
     pub(crate) fn nears(&self) -> Option<Instant> {
-        let gpus = LEVELS.iter().zip(&self.announced.gpus).take(2);
+        let gpus = SHARES.iter().zip(&self.announced.gpus);
         let is_crossed = gpus.into_iter().any(|(percent, announced)| {
             let reached = self
                 .gpus_limit
@@ -268,7 +270,7 @@ impl Meter {
         if is_crossed {
             return Some(self.since);
         }
-        let hours = LEVELS.iter().zip(&self.announced.hours).take(2);
+        let hours = SHARES.iter().zip(&self.announced.hours);
         hours
             .filter(|(_, announced)| announced.is_none())
             .find_map(|(percent, _)| self.reaches_hours_at(*percent))
@@ -296,7 +298,7 @@ impl Meter {
             let Some(share) = self.share(dimension, at) else {
                 continue;
             };
-            for (percent, announced) in LEVELS.iter().zip(self.announced(dimension)).take(2) {
+            for (percent, announced) in SHARES.iter().zip(self.announced(dimension)) {
                 let (value, limit) = (u128::from(share.value), u128::from(share.limit));
                 if announced.is_none() && reaches(value, limit, *percent) {
                     list.push((dimension, *percent));
@@ -333,7 +335,7 @@ impl Meter {
             Dimension::Gpus => &mut self.announced.gpus,
             Dimension::Hours => &mut self.announced.hours,
         };
-        for (slot, level) in list.iter_mut().zip(LEVELS) {
+        for (slot, level) in list.iter_mut().zip(SHARES.into_iter().chain([EXHAUSTED])) {
             if level == percent {
                 *slot = share;
             }

@@ -46,15 +46,15 @@ pub enum Broken {
     /// A claim has no GPUs, or a work in the state has no claims.
     #[error("a claim or work without GPUs is in the state")]
     Empty,
-    /// The debits of the runs that are remembered exceed the accrued time of an envelope.
-    #[error("{meter} accrued {accrued} GPU-ms, its debits are {debits}")]
-    Debits {
+    /// The usage of an envelope is not the accrued time of all its epochs.
+    #[error("{meter} accrued {accrued} GPU-ms, its usage is {used}")]
+    Usage {
         /// The meter.
         meter: MeterId,
         /// Accrued GPU-milliseconds of all epochs.
         accrued: u64,
-        /// Debited GPU-milliseconds of all owners.
-        debits: u64,
+        /// Used GPU-milliseconds of all owners.
+        used: u64,
     },
 }
 
@@ -127,7 +127,7 @@ impl Accounts {
     /// Usage by envelope equals the accrued time of its epochs.
     fn check_usage(&self, now: Instant) -> Result<(), Broken> {
         let mut used: BTreeMap<MeterId, u64> = BTreeMap::new();
-        for row in self.usage(now) {
+        for row in self.usage_totals(now) {
             if let Some(envelope) = row.envelope.filter(|_| row.class != Class::Unfunded) {
                 *used.entry(MeterId::Envelope(envelope)).or_default() += row.gpu_ms;
             }
@@ -138,12 +138,12 @@ impl Accounts {
             };
             let closed: u64 = meter.closed.iter().map(|epoch| epoch.accrued).sum();
             let accrued = closed.saturating_add(saturated(meter.accrued(now)));
-            let debits = used.get(id).copied().unwrap_or_default();
-            if matches!(id, MeterId::Envelope(_)) && accrued != debits {
-                return Err(Broken::Debits {
+            let used = used.get(id).copied().unwrap_or_default();
+            if matches!(id, MeterId::Envelope(_)) && accrued != used {
+                return Err(Broken::Usage {
                     meter: id.clone(),
                     accrued,
-                    debits,
+                    used,
                 });
             }
         }

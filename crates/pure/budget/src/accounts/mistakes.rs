@@ -12,7 +12,7 @@ use bursar_units::Label;
 
 use super::Accounts;
 use crate::family::Family;
-use crate::id::{BudgetId, EnvelopeId};
+use crate::id::{BudgetId, CapId, EnvelopeId};
 use crate::spec::{AggregateCap, Budget, EDGES_MAX, Found, Mistake, Wrong};
 
 /// Owner and flavor of an envelope.
@@ -144,7 +144,7 @@ impl<'a> After<'a> {
             return others.map(|(_, budget)| budget.as_ref()).collect();
         }
         let caps = self.envelopes.keys().filter_map(|id| accounts.caps.get(id));
-        let budgets: BTreeSet<BudgetId> = caps.flatten().map(|cap| cap.budget()).collect();
+        let budgets: BTreeSet<BudgetId> = caps.flatten().map(CapId::budget).collect();
         let others = budgets.iter().filter(stays);
         others.filter_map(|id| accounts.budget(id)).collect()
     }

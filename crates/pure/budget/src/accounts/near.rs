@@ -7,6 +7,7 @@ use bursar_units::Instant;
 use super::{Accounts, Kind, MeterNear};
 use crate::cover::Dimension;
 use crate::id::MeterId;
+use crate::meter::EXHAUSTED;
 
 impl Accounts {
     /// Arms announcements again, after GPUs left a meter or its limits changed.
@@ -91,7 +92,7 @@ impl Accounts {
         owed.map(|(meter, dimension)| MeterNear {
             meter: meter.clone(),
             dimension: *dimension,
-            percent: 100,
+            percent: EXHAUSTED,
         })
         .collect()
     }

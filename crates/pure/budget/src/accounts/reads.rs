@@ -109,6 +109,15 @@ pub struct Headroom {
     pub is_open: bool,
 }
 
+/// Announced percentage that makes a condition true.
+#[derive(Clone, Copy)]
+enum Level {
+    /// The first of [`crate::meter::SHARES`].
+    Near,
+    /// [`crate::meter::EXHAUSTED`].
+    Exhausted,
+}
+
 impl Accounts {
     /// A declared budget.
     pub fn budget(&self, id: &BudgetId) -> Option<&Budget> {
@@ -332,10 +341,10 @@ impl Accounts {
         let about = |kind| match kind {
             ConditionKind::Ready if budget.paused => vec![About::Paused],
             ConditionKind::Ready => Vec::new(),
-            ConditionKind::NearLimit => self.announced(now, budget, 0, is_not_cap),
-            ConditionKind::Exhausted => self.announced(now, budget, 2, is_not_cap),
-            ConditionKind::CapNearLimit => self.announced(now, budget, 0, is_cap),
-            ConditionKind::CapExhausted => self.announced(now, budget, 2, is_cap),
+            ConditionKind::NearLimit => self.announced(now, budget, Level::Near, is_not_cap),
+            ConditionKind::Exhausted => self.announced(now, budget, Level::Exhausted, is_not_cap),
+            ConditionKind::CapNearLimit => self.announced(now, budget, Level::Near, is_cap),
+            ConditionKind::CapExhausted => self.announced(now, budget, Level::Exhausted, is_cap),
             ConditionKind::CrossingCaps => self.crossing(budget),
             ConditionKind::UnusedLending => self.unused_lending(budget),
         };
@@ -346,19 +355,22 @@ impl Accounts {
         ConditionKind::ALL.into_iter().map(condition).collect()
     }
 
-    /// Meters of a budget whose percentage number `level` is announced.
+    /// Meters of a budget of which a level is announced.
     fn announced(
         &self,
         now: Instant,
         budget: &Budget,
-        level: usize,
+        level: Level,
         wanted: fn(&MeterId) -> bool,
     ) -> Vec<About> {
         let mut list = Vec::new();
         let meters = self.declared_meters(budget);
         for meter in meters.filter(|meter| wanted(&meter.id)) {
             for dimension in Dimension::ALL {
-                let announced = meter.announced(dimension).get(level);
+                let announced = match level {
+                    Level::Near => meter.announced(dimension).first(),
+                    Level::Exhausted => meter.announced(dimension).last(),
+                };
                 if let (Some(Some(_)), Some(share)) = (announced, meter.share(dimension, now)) {
                     list.push(About::Meter {
                         meter: meter.id.clone(),

@@ -12,7 +12,6 @@ use crate::claim::{ClaimLine, Pool, Promise, Take};
 use crate::cover::{
     Bound, Dimension, Failure, Group, Plan, Reason, Relation, Request, Row, RowState, Trace,
 };
-use crate::id::MeterId;
 use crate::place::Place;
 use crate::spec::Sharing;
 
@@ -284,11 +283,9 @@ impl Accounts {
             return Reason::BorrowLimitExceeded;
         };
         let meter = self.meters.get(meter).map(|meter| &meter.id);
-        match (meter, dimension) {
-            (Some(MeterId::Cap(_)), _) => Reason::AggregateCapExceeded,
-            (_, Dimension::Gpus) => Reason::ConcurrencyCapExceeded,
-            (_, Dimension::Hours) => Reason::IntegralCapExceeded,
-        }
+        meter.map_or(Reason::NoEnvelope, |meter| {
+            Reason::of_meter(meter, dimension)
+        })
     }
 }
 

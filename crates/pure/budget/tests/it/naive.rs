@@ -916,9 +916,10 @@ impl Naive {
                 .iter()
                 .all(|meter| {
                     let (limit, time) = (self.limits(meter).0, self.time_limit(meter));
-                    let length = match claim.overruns {
-                        true => 0,
-                        false => self.length(meter, now, claim.until),
+                    let length = if claim.overruns {
+                        0
+                    } else {
+                        self.length(meter, now, claim.until)
                     };
                     let more = u128::from(gpus) * u128::from(length);
                     limit.is_none_or(|limit| self.gpus(meter) + gpus <= limit)

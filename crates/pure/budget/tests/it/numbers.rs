@@ -1,6 +1,6 @@
 //! The worked numbers: Walk, Window preference, Promise, Rounding, and the money of Away.
 
-use bursar_budget::cover::{Borrowing, Reason};
+use bursar_budget::cover::{Borrowing, Bound, Dimension, Reason};
 use bursar_units::Millis;
 
 use crate::world::*;
@@ -47,8 +47,29 @@ fn walk_takes_near_envelopes_first_and_names_the_borrow_limit() {
     assert_eq!(failure.reason, Reason::BorrowLimitExceeded);
     assert_eq!((failure.wanted, failure.found, failure.short), (26, 25, 1));
     let trace = world.accounts.trace(at(0), &asked);
-    let row = trace.rows.last().unwrap();
-    assert_eq!((trace.rows.len(), row.room, row.gpus), (5, 4, 4));
+    let on = |text: &str| Bound::Meter {
+        meter: meter(text),
+        dimension: Dimension::Gpus,
+    };
+    let expected = [
+        ("a/b/a-west", 4, on("a/b/a-west"), 4),
+        ("b/b/b-west", 6, on("b/b/b-west"), 6),
+        ("org/b/org-any", 3, on("cap/org/b/both"), 3),
+        ("a/b/a-east", 8, on("a/b/a-east"), 8),
+        ("lab/b/lab-pool", 4, Bound::BorrowLimit, 4),
+    ];
+    let rows = trace.rows.iter();
+    let rows = rows.map(|r| {
+        (
+            r.envelope.as_str(),
+            r.room,
+            r.bound.clone().unwrap(),
+            r.gpus,
+        )
+    });
+    assert_eq!(rows.collect::<Vec<_>>(), expected);
+    assert!(trace.rows.iter().all(|row| row.state.reason().is_none()));
+    assert_eq!(expected[2].2.reason(), Reason::AggregateCapExceeded);
 }
 
 #[test]

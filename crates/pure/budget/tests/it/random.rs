@@ -404,6 +404,7 @@ proptest! {
     #[test]
     fn greedy_is_best_for_nested_and_disjoint_caps(
         gpus in prop::collection::vec(1_u64..5, 4), caps in prop::collection::vec(1_u64..9, 3), nested in any::<bool>(),
+        in_hours in any::<bool>(), used in 0_u64..5,
     ) {
         let names = ["w", "x", "y", "z"];
         let list = names.iter().zip(&gpus).map(|(name, gpus)| envelope(name, *gpus)).collect();
@@ -412,19 +413,49 @@ proptest! {
         for (number, (set, limit)) in sets.iter().zip(&caps).enumerate() {
             let members: Vec<String> = set.iter().map(|e| format!("a/b/{}", names[*e])).collect();
             let members: Vec<&str> = members.iter().map(String::as_str).collect();
-            only.aggregate_caps.push(cap(&format!("c{number}"), &members, Some(*limit)));
+            let mut cap = cap(&format!("c{number}"), &members, Some(*limit));
+            if in_hours {
+                (cap.concurrency_max, cap.gpu_hours_max) = (None, Some(*limit));
+            }
+            only.aggregate_caps.push(cap);
         }
-        let world = World::new(&[only]);
-        let mut best = 0;
+        let mut world = World::new(&[only]);
+        let mut asked = request("a", used);
+        asked.duration = Some(Millis::from_hours(1));
+        let before = world.start("A", asked.clone(), None).map_or(Vec::new(), |plan| plan.takes);
+        let before = names.map(|name| {
+            let of_name = before.iter().filter(|take| take.envelope.name() == name);
+            of_name.map(|take| take.gpus).sum::<u64>()
+        });
+        let mut best: u64 = 0;
         for choice in 0..625_u64 {
-            let takes = [choice % 5, choice / 5 % 5, choice / 25 % 5, choice / 125];
+            let more = [choice % 5, choice / 5 % 5, choice / 25 % 5, choice / 125];
+            let takes: Vec<u64> = more.iter().zip(before).map(|(more, before)| more + before).collect();
             let fits = takes.iter().zip(&gpus).all(|(take, limit)| take <= limit)
                 && sets.iter().zip(&caps).all(|(set, limit)| set.iter().map(|e| takes[*e]).sum::<u64>() <= *limit);
             if fits {
-                best = best.max(takes.iter().sum());
+                best = best.max(more.iter().sum());
             }
         }
-        let found = world.accounts.plan(at(0), &request("a", 100)).unwrap_err().found;
-        prop_assert_eq!(found, best);
+        for width in 1..20 {
+            asked.groups[0].gpus = width;
+            let found = world.accounts.plan(at(0), &asked).map_or_else(|failure| failure.found, |_| width);
+            prop_assert_eq!(found, width.min(best));
+        }
     }
+}
+
+#[test]
+fn greedy_may_find_less_under_crossing_caps() {
+    let list = ["w", "x", "y"].map(|name| envelope(name, 1)).to_vec();
+    let mut only = budget("a", "a", &[], list);
+    only.aggregate_caps = vec![
+        cap("one", &["a/b/w", "a/b/x"], Some(1)),
+        cap("two", &["a/b/w", "a/b/y"], Some(1)),
+    ];
+    let failure = World::new(&[only])
+        .accounts
+        .plan(at(0), &request("a", 2))
+        .unwrap_err();
+    assert_eq!(failure.found, 1, "x and y would be two");
 }

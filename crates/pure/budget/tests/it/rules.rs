@@ -225,6 +225,41 @@ fn d4_a_relative_named_as_sponsor_lends_its_unshared_envelopes() {
 }
 
 #[test]
+fn d1_groups_are_covered_one_after_the_other_at_their_own_places() {
+    let (mut west, mut east) = (envelope("west", 4), envelope("east", 4));
+    (west.selector, east.selector) = (selector("us/west"), selector("us/east"));
+    let mut only = budget("a", "a", &[], vec![west, east]);
+    only.aggregate_caps = vec![cap("both", &["a/b/west", "a/b/east"], Some(7))];
+    let world = World::new(&[only]);
+    let mut asked = request("a", 3);
+    let mut other = asked.groups[0].clone();
+    (other.place, other.gpus) = (place("us/east"), 4);
+    asked.groups.push(other);
+    let plan = world.accounts.plan(at(0), &asked).unwrap();
+    let groups: Vec<_> = plan.groups.iter().map(|takes| shown(takes)).collect();
+    assert_eq!(groups, [["west 3"], ["east 4"]]);
+    // The second group has the room that the first one left in the cap.
+    asked.groups[0].gpus = 4;
+    let failure = world.accounts.plan(at(0), &asked).unwrap_err();
+    assert_eq!(
+        (failure.reason, failure.found),
+        (Reason::AggregateCapExceeded, 7)
+    );
+    let rows = world.accounts.trace(at(0), &asked).rows;
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|r| (r.group, r.envelope.name(), r.here, r.gpus))
+        .collect();
+    let expected = [
+        (0, "west", true, 4),
+        (0, "east", false, 0),
+        (1, "east", true, 3),
+        (1, "west", false, 0),
+    ];
+    assert_eq!(rows, expected);
+}
+
+#[test]
 fn d5_a_run_fits_a_window_that_opens_after_its_hard_end() {
     let mut later = envelope("q4", 8);
     later.gpu_hours_max = Some(1_000);

@@ -374,10 +374,12 @@ impl World {
     fn check_peaks(&mut self, at: Instant) {
         for (meter, is_over) in self.naive.idle_caps(at) {
             let is_charged = 0 < self.accounts.meter(at, &meter).unwrap().gpus_used;
-            self.seen.extend(is_charged.then_some(match is_over {
-                true => "a cap after its window",
-                false => "a cap before its window",
-            }));
+            let thing = if is_over {
+                "a cap after its window"
+            } else {
+                "a cap before its window"
+            };
+            self.seen.extend(is_charged.then_some(thing));
         }
         for (meter, peak) in &self.naive.peaks {
             let view = self.accounts.meter(at, meter);

@@ -244,7 +244,7 @@ fn an_end_while_away_is_charged_until_it_is_recorded() {
     let view = |text: &str| {
         let meter = MeterId::Envelope(envelope_id(text));
         let view = world.clusters.accounts().meter(world.now, &meter).unwrap();
-        (view.accrued_gpu_ms, view.closed.len())
+        (view.accrued_gpu_ms, view.epoch)
     };
     assert_eq!(view("o/b/q4"), (2 * 8 * HOUR, 0));
     assert_eq!(view("o/b/q3"), (0, 1));
