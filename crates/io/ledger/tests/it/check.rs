@@ -520,6 +520,7 @@ fn a_forged_epoch_is_found_without_a_second_decision() {
         }
     }
     world.record(rotate.into(), events);
+    world.commit();
     world.sign();
     let found = lines(&world.check());
     let forged = "FAIL conservation: record 5: envelope a/b/e closes epoch 0 with 239,999 GPU-ms, \

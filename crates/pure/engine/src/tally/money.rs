@@ -243,7 +243,9 @@ impl Money {
     /// Adds the time of all runs.
     fn reach_all(&mut self, now: Instant) {
         let works: Vec<RunUid> = self.works.keys().cloned().collect();
-        works.iter().for_each(|uid| self.reach(uid, now));
+        for uid in works {
+            self.reach(&uid, now);
+        }
     }
 
     /// Adds the time of a run since its last event.

@@ -301,19 +301,22 @@ fn forged_hours_payers_and_instants_are_found() {
         },
         |event| match event {
             Cluster::RunFunded { claims, .. } => {
-                claims.iter_mut().for_each(|line| line.gpus = 1 << 53);
+                for line in claims {
+                    line.gpus = 1 << 53;
+                }
                 true
             }
             _ => false,
         },
     ];
-    let others = others
-        .iter()
-        .map(|edit| edit as &dyn Fn(&mut Cluster) -> bool);
-    let edits = edits
-        .iter()
-        .map(|edit| edit as &dyn Fn(&mut Cluster) -> bool);
-    for (number, edit) in others.chain(edits).enumerate() {
+    let mut list: Vec<&dyn Fn(&mut Cluster) -> bool> = Vec::new();
+    for edit in &others {
+        list.push(edit);
+    }
+    for edit in &edits {
+        list.push(edit);
+    }
+    for (number, edit) in list.into_iter().enumerate() {
         let mut tried = 0;
         for (record, event) in places(&records) {
             let mut forged = records.clone();
