@@ -147,13 +147,8 @@ pub fn value_of(dimension: Dimension, size: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{about, amount, count, length, number, slots, value_of};
+    use super::{HOUR_MS, about, amount, count, gpu_hours, hours, length, number, slots, value_of};
     use crate::{Amount, Dimension, Label, Millis};
-
-    /// GPU-milliseconds of a GPU-hour.
-    const HOUR_MS: u64 = 3_600_000;
-    /// From this many GPU-hours on, tenths are not shown.
-    const WHOLE_FROM: u64 = 1_000;
 
     #[test]
     fn numbers_have_commas_between_thousands() {

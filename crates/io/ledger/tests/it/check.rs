@@ -3,7 +3,7 @@
 use std::fs;
 
 use bursar_engine::booking::{self, End, Event as Booking};
-use bursar_engine::{Event, snapshot, spine};
+use bursar_engine::{Change, Event, Events, cluster, decide, snapshot, spine};
 use bursar_journal::hash::Hash;
 use bursar_journal::tile::TileId;
 use bursar_ledger::check::{Asked, Damage, Report, check};
@@ -482,4 +482,48 @@ impl Reader for Flipped {
     fn exported(&self) -> Result<u64, Error> {
         self.inner.exported()
     }
+}
+
+/// Method: the hash, the proof and the fold of the record are good; only the counts know the hours.
+#[test]
+fn a_forged_epoch_is_found_without_a_second_decision() {
+    let mut world = World::memory();
+    let envelope = cluster::budget::EnvelopeId::new("a/b/e").unwrap();
+    let budget = r#"{"namespace":"a","name":"b","owner":"a","envelopes":[
+        {"name":"e","flavor":"h100","concurrency":4,"maxGPUHours":9}]}"#;
+    let run = r#"{"namespace":"a","name":"r","owner":"a","flavor":"h100","totalGPUs":4}"#;
+    let node = r#"{"name":"n","cpuMilli":1,"memoryBytes":1,"gpus":4,"labels":{
+        "topology.kubernetes.io/region":"us","bursar.dev/cluster":"west",
+        "bursar.dev/domain":"d","bursar.dev/flavor":"h100"}}"#;
+    world.run(spine::Command::change([
+        Change::from(spine::Change::SetNode(serde_json::from_str(node).unwrap())),
+        cluster::Change::SetBudget(serde_json::from_str(budget).unwrap()).into(),
+        cluster::Change::SetRun(serde_json::from_str(run).unwrap()).into(),
+    ]));
+    world.now = world.now.after(Millis::from_secs(60));
+    let rotate = cluster::Command::RotateEnvelope {
+        envelope,
+        idempotency: None,
+        reason: None,
+    };
+    let mut events = Events::new();
+    decide(
+        &mut world.state,
+        world.now,
+        &rotate.clone().into(),
+        &mut events,
+    )
+    .unwrap();
+    for event in &mut events {
+        if let Event::Cluster(cluster::Event::EpochClosed { epoch, .. }) = event {
+            epoch.accrued -= 1;
+        }
+    }
+    world.record(rotate.into(), events);
+    world.commit();
+    world.sign();
+    let found = lines(&world.check());
+    let forged = "FAIL conservation: record 5: envelope a/b/e closes epoch 0 with 239,999 GPU-ms, \
+                  the records add up to 240,000 in epoch 0";
+    assert!(found.iter().any(|line| line == forged), "{found:#?}");
 }

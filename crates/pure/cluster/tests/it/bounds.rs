@@ -273,7 +273,7 @@ fn a_live_run_keeps_its_other_fields() {
             };
         }),
         ("expectedDuration", |run| {
-            run.expected_duration = Some(ms(HOUR))
+            run.expected_duration = Some(ms(HOUR));
         }),
         ("grace", |run| run.grace = Some(ms(1_000))),
     ];

@@ -27,7 +27,7 @@ pub(super) struct Meters {
     caps: BTreeMap<EnvelopeId, BTreeSet<CapId>>,
     /// GPUs of each envelope, by pool.
     used: BTreeMap<EnvelopeId, BTreeMap<Pool, u64>>,
-    meters: BTreeMap<MeterId, Meter>,
+    by_id: BTreeMap<MeterId, Meter>,
     /// Meters whose GPUs, windows or limits changed in the record.
     touched: BTreeSet<MeterId>,
     /// First meter above its limit.
@@ -120,14 +120,14 @@ impl Meters {
                             .map(|hours| hours.max(view.accrued_gpu_ms)),
                         ..Meter::default()
                     });
-                    meters.meters.extend(meter.map(|meter| (fact.meter, meter)));
+                    meters.by_id.extend(meter.map(|meter| (fact.meter, meter)));
                 }
                 _ => {}
             }
         }
         let declared: Vec<MeterId> = meters.budgets.values().flat_map(parts).collect();
         for id in declared {
-            if let Some(meter) = meters.meters.get_mut(&id) {
+            if let Some(meter) = meters.by_id.get_mut(&id) {
                 meter.is_declared = true;
             }
         }
@@ -149,15 +149,15 @@ impl Meters {
                 gpus: Some(envelope.concurrency),
                 hours: envelope.gpu_hours_max,
             };
-            self.configure(seq, at, MeterId::Envelope(id.clone()), limits, schedule);
+            self.configure(seq, at, &MeterId::Envelope(id.clone()), limits, schedule);
             let pool = MeterId::Lending(id);
             let lending = envelope.lending.as_ref();
-            if lending.is_some() || self.meters.contains_key(&pool) {
+            if lending.is_some() || self.by_id.contains_key(&pool) {
                 let limits = Limits {
                     gpus: lending.and_then(|lending| lending.concurrency_max),
                     hours: lending.and_then(|lending| lending.gpu_hours_max),
                 };
-                self.configure(seq, at, pool, limits, schedule);
+                self.configure(seq, at, &pool, limits, schedule);
             }
         }
         for cap in &budget.aggregate_caps {
@@ -174,8 +174,8 @@ impl Meters {
             let members: BTreeSet<&EnvelopeId> = cap.envelopes.iter().collect();
             let gpus = members.into_iter().map(|id| self.gpus(id));
             let gpus = gpus.fold(0, u64::saturating_add);
-            self.configure(seq, at, id.clone(), limits, schedule);
-            self.meters.entry(id).or_default().gpus = gpus;
+            self.configure(seq, at, &id, limits, schedule);
+            self.by_id.entry(id).or_default().gpus = gpus;
         }
     }
 
@@ -200,7 +200,7 @@ impl Meters {
                     caps.remove(&id);
                 }
             }
-            if let Some(meter) = self.meters.get_mut(&MeterId::Cap(id)) {
+            if let Some(meter) = self.by_id.get_mut(&MeterId::Cap(id)) {
                 meter.gpus = 0;
             }
         }
@@ -284,7 +284,7 @@ impl Meters {
     /// Checks the meters that the record changed.
     pub(super) fn end_record(&mut self, seq: u64) {
         for id in std::mem::take(&mut self.touched) {
-            let Some(meter) = self.meters.get(&id) else {
+            let Some(meter) = self.by_id.get(&id) else {
                 continue;
             };
             let (gpus, accrued) = (meter.gpus, meter.accrued);
@@ -304,7 +304,7 @@ impl Meters {
 
     /// The first meter of a state that differs from the counts.
     pub(super) fn unlike(&mut self, accounts: &Accounts, now: Instant) -> Option<String> {
-        self.meters.iter_mut().find_map(|(id, meter)| {
+        self.by_id.iter_mut().find_map(|(id, meter)| {
             meter.reach(now);
             let view = accounts.meter(now, id);
             let state = view.map_or((0, 0, 0), |view| {
@@ -338,7 +338,7 @@ impl Meters {
         &mut self,
         seq: u64,
         at: Instant,
-        id: MeterId,
+        id: &MeterId,
         limits: Limits,
         schedule: Schedule,
     ) {
@@ -348,12 +348,12 @@ impl Meters {
                 .map(|hours| hours.saturating_mul(GPU_MS_PER_HOUR)),
             ..limits
         };
-        self.meters.entry(id.clone()).or_default();
+        self.by_id.entry(id.clone()).or_default();
         let is_kept = self
-            .reach(at, &id)
+            .reach(at, id)
             .is_none_or(|meter| meter.configure(limits, schedule));
         if !is_kept {
-            self.note(seq, &id, "moves its window and does not close its epoch");
+            self.note(seq, id, "moves its window and does not close its epoch");
         }
     }
 
@@ -368,7 +368,7 @@ impl Meters {
 
     /// A meter that has added its time until an instant, and that is checked with its record.
     fn reach(&mut self, at: Instant, id: &MeterId) -> Option<&mut Meter> {
-        let meter = self.meters.get_mut(id)?;
+        let meter = self.by_id.get_mut(id)?;
         meter.reach(at);
         self.touched.insert(id.clone());
         Some(meter)
@@ -400,10 +400,7 @@ impl Meters {
         let is_near = !own.is_disjoint(&other) || !parents(&own).is_disjoint(&parents(&other));
         let (mut above, mut next) = (BTreeSet::new(), own);
         while !next.is_empty() {
-            next = next
-                .into_iter()
-                .filter(|owner| above.insert(owner.clone()))
-                .collect();
+            next.retain(|owner| above.insert(owner.clone()));
             next = parents(&next);
         }
         is_near || above.contains(kin)

@@ -2,7 +2,7 @@
 //! the millisecond, after every record; each day of usage and each epoch of a meter; and no meter or
 //! node above its limit after any record.
 //!
-//! It shares no code with the accounts. A run has a width from its leases, and lines from its claims;
+//! It shares no code with the accounts but the calendar. A run has a width from its leases, and lines from its claims;
 //! at each event the time since the last one is added to the sums. Closed GPUs leave unfunded claims
 //! first, the newest first, then the newest funded (A1). The sums are compared with the state at the
 //! end.
@@ -243,7 +243,9 @@ impl Money {
     /// Adds the time of all runs.
     fn reach_all(&mut self, now: Instant) {
         let works: Vec<RunUid> = self.works.keys().cloned().collect();
-        works.iter().for_each(|uid| self.reach(uid, now));
+        for uid in works {
+            self.reach(&uid, now);
+        }
     }
 
     /// Adds the time of a run since its last event.

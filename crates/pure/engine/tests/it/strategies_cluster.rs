@@ -7,12 +7,13 @@ use bursar_engine::cluster::budget::{
     AggregateCap, Budget, BudgetId, ClaimLine, Demoted, Envelope, EnvelopeId, Funded, Lending,
     MeterId, Pattern, Pool, Renew, RunUid, Selector, Window,
 };
+use bursar_engine::cluster::nodes::NODE_GPUS_MAX;
 use bursar_engine::cluster::policy::{Entropy, Mode, Stage1};
 use bursar_engine::cluster::{
     Change, Command, Edit, Event, Exit, Funding, Outcome, Pod, Policy, Reason, Run, Who,
 };
 use bursar_units::{Instant, ScopedName};
-use proptest::collection::vec;
+use proptest::collection::{btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -272,7 +273,11 @@ fn claims() -> impl Strategy<Value = Vec<ClaimLine>> {
 }
 
 fn pods() -> impl Strategy<Value = Vec<Pod>> {
-    let ranges = vec((any::<u32>(), any::<u32>()), 0..3);
+    let ordinals = btree_set(0..NODE_GPUS_MAX, 0..8);
+    let ranges = ordinals.prop_map(|ordinals| {
+        let ordinals: Vec<u32> = ordinals.into_iter().collect();
+        Pod::ranges(&ordinals)
+    });
     let pod = (whole(), whole(), name(), ranges);
     let pod = pod.prop_map(|(pod, group, node, gpus)| Pod {
         pod,

@@ -149,7 +149,8 @@ fn one_forged_number_of_a_claim_or_lease_is_found() {
     }
 }
 
-/// Method: each take, refund and change of leases is left out; a pod of a run that goes on may well be live.
+/// Method: each take and change of leases is left out. A pod of a run that goes on may well be live,
+/// and books without a refund add up: only a second decision finds that one.
 #[test]
 fn a_missing_payer_or_lease_is_found() {
     let records = records();
@@ -161,8 +162,7 @@ fn a_missing_payer_or_lease_is_found() {
                 &records[record].1[event],
                 Event::Cluster(
                     Cluster::RunFunded {
-                        cause: bursar_engine::cluster::budget::Funded::Take
-                            | bursar_engine::cluster::budget::Funded::Refund,
+                        cause: bursar_engine::cluster::budget::Funded::Take,
                         ..
                     } | Cluster::LeasesOpened { .. }
                         | Cluster::LeasesClosed { .. }
@@ -205,7 +205,7 @@ fn a_meter_above_its_limit_is_found() {
         (good.is_good, good.detail.as_str()),
         (
             true,
-            "no envelope, cap, pool, slot limit or node above its bound, 44 changes"
+            "no envelope, cap, pool, slot limit or node above its bound, 45 changes"
         )
     );
     let edits: [(Forge, &str); 3] = [
@@ -301,19 +301,22 @@ fn forged_hours_payers_and_instants_are_found() {
         },
         |event| match event {
             Cluster::RunFunded { claims, .. } => {
-                claims.iter_mut().for_each(|line| line.gpus = 1 << 53);
+                for line in claims {
+                    line.gpus = 1 << 53;
+                }
                 true
             }
             _ => false,
         },
     ];
-    let others = others
-        .iter()
-        .map(|edit| edit as &dyn Fn(&mut Cluster) -> bool);
-    let edits = edits
-        .iter()
-        .map(|edit| edit as &dyn Fn(&mut Cluster) -> bool);
-    for (number, edit) in others.chain(edits).enumerate() {
+    let mut list: Vec<&dyn Fn(&mut Cluster) -> bool> = Vec::new();
+    for edit in &others {
+        list.push(edit);
+    }
+    for edit in &edits {
+        list.push(edit);
+    }
+    for (number, edit) in list.into_iter().enumerate() {
         let mut tried = 0;
         for (record, event) in places(&records) {
             let mut forged = records.clone();
