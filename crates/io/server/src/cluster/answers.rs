@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bursar_client::api::cluster::{
-    Budget, BudgetCondition, BudgetStatus, CapHeadroom, Envelope, EnvelopeHeadroom, EpochStatus,
-    MeterStatus, Relative, Run, RunClaim, RunStatus,
+    Budget, BudgetCondition, BudgetStatus, CapHeadroom, CoverRow, Envelope, EnvelopeHeadroom,
+    EpochStatus, MeterStatus, Relative, Run, RunClaim, RunStatus,
 };
 use bursar_client::api::{Explanation, ObjectRef, Who, Why};
 use bursar_client::object;
@@ -159,7 +159,7 @@ impl View<'_> {
 
     /// The rows of a walk that the caller may see. Envelopes of others are shown if they may pay for
     /// the run: a run must not find out names by naming sponsors.
-    pub(crate) fn trace(&self, rows: &[Row]) -> Vec<Row> {
+    pub(crate) fn trace(&self, rows: &[Row]) -> Vec<CoverRow> {
         let may_pay = |row: &Row| {
             matches!(
                 row.state,
@@ -167,7 +167,7 @@ impl View<'_> {
             )
         };
         let is_seen = |row: &&Row| self.caller.sees_owner(&row.owner) || may_pay(row);
-        rows.iter().filter(is_seen).cloned().collect()
+        rows.iter().filter(is_seen).map(CoverRow::from).collect()
     }
 
     /// A budget with its status.
@@ -236,7 +236,7 @@ impl View<'_> {
             epoch: view.epoch,
             start: window.and_then(|window| window.start),
             end: window.and_then(|window| window.end),
-            open: window.is_some(),
+            over: window.is_none(),
             gpus_used: view.gpus_used,
             gpus_limit: view.gpus_limit,
             accrued_gpu_ms: view.accrued_gpu_ms,
@@ -356,7 +356,8 @@ fn cap_headroom(view: &MeterView) -> Option<CapHeadroom> {
         return None;
     };
     let gpus = view.gpus_limit;
-    let gpu_ms = view.limit_gpu_ms;
+    // As for an envelope: after the last window no limit of hours is in force.
+    let gpu_ms = view.limit_gpu_ms.filter(|_| view.window.is_some());
     Some(CapHeadroom {
         cap: cap.to_string(),
         gpus: gpus.map(|limit| limit.saturating_sub(view.gpus_used)),
