@@ -135,7 +135,7 @@ impl Mistakes {
         let mut places: Vec<String> = named
             .map(|(at, (object, count))| match at {
                 0 => format!("{} in {object}", counted(*count, "mistake")),
-                _ => format!("{count} in {object}"),
+                _ => format!("{} in {object}", number(*count)),
             })
             .collect();
         if let Some(others @ [_, ..]) = objects.get(OBJECTS_NAMED_MAX..) {
@@ -143,7 +143,7 @@ impl Mistakes {
                 .iter()
                 .fold(0_usize, |sum, (_, count)| sum.saturating_add(*count));
             let objects = counted(others.len(), "other object");
-            places.push(format!("{count} in {objects}"));
+            places.push(format!("{} in {objects}", number(count)));
         }
         let places = places.join(", ");
         format!(
@@ -203,4 +203,8 @@ impl std::error::Error for Mistakes {}
 
 fn counted(count: usize, noun: &str) -> String {
     words::count(u64::try_from(count).unwrap_or(u64::MAX), noun)
+}
+
+fn number(count: usize) -> String {
+    words::number(u64::try_from(count).unwrap_or(u64::MAX))
 }

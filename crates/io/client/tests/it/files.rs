@@ -464,7 +464,10 @@ fn an_object_without_a_kind_is_checked_by_its_version() {
         let of_list = read_values(&apply(std::slice::from_ref(&object))).unwrap_err();
         let of_file = read(&object.to_string()).unwrap_err().to_problem();
         for problem in [*of_list, of_file] {
-            let sentences = problem.errors.iter().map(FieldError::sentence);
+            let sentences = problem.errors.into_iter().map(|error| {
+                let object = None;
+                FieldError { object, ..error }.sentence()
+            });
             let sentences = sentences.map(|sentences| {
                 sentences
                     .replace("objects[0]", "")

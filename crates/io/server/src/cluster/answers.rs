@@ -192,7 +192,7 @@ impl View<'_> {
             conditions: accounts
                 .conditions(self.now, &id)
                 .iter()
-                .map(|condition| self.condition(condition))
+                .map(|condition| self.condition(budget, condition))
                 .collect(),
         }));
         shown
@@ -266,13 +266,14 @@ impl View<'_> {
         Some(self.now.after(Millis::from_ms(lasts)))
     }
 
-    fn condition(&self, condition: &Condition) -> BudgetCondition {
-        let is_true = condition.kind == ConditionKind::Ready || !condition.about.is_empty();
-        let texts: Vec<String> = condition
-            .about
-            .iter()
-            .map(|about| self.about(about))
-            .collect();
+    fn condition(&self, budget: &plane::Budget, condition: &Condition) -> BudgetCondition {
+        let is_ready = condition.kind == ConditionKind::Ready;
+        let is_true = is_ready || !condition.about.is_empty();
+        let about = condition.about.iter().map(|about| self.about(about));
+        let mut texts: Vec<String> = about.collect();
+        if is_ready {
+            texts.extend(without_nodes(self.state, budget));
+        }
         BudgetCondition {
             kind: condition.kind,
             status: if is_true { "True" } else { "False" }.to_owned(),
@@ -318,6 +319,23 @@ impl View<'_> {
             }
         }
     }
+}
+
+/// Envelopes that pay for nothing now, because no declared node has their flavor at their place:
+/// `no node has the flavor h300 (rai/q4/h300)`.
+pub(crate) fn without_nodes(state: &State, budget: &plane::Budget) -> Vec<String> {
+    let nodes = state.clusters.nodes();
+    let anywhere = plane::Selector::default();
+    let unmatched = budget.envelopes.iter().filter_map(|envelope| {
+        let (flavor, place) = (&envelope.flavor, &envelope.selector);
+        let id = budget.envelope_id(envelope);
+        if nodes.declared_gpus(flavor, &anywhere) == 0 {
+            return Some(format!("no node has the flavor {flavor} ({id})"));
+        }
+        let is_empty = nodes.declared_gpus(flavor, place) == 0;
+        is_empty.then(|| format!("no node with {flavor} is in {place} ({id})"))
+    });
+    unmatched.collect()
 }
 
 fn claims(shown: &Shown) -> Vec<RunClaim> {

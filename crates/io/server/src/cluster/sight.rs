@@ -21,7 +21,7 @@ pub(crate) fn run(state: &State, caller: &Caller, name: &ScopedName) -> Result<S
     let found = state.clusters.run_named(name);
     let found = found.filter(|shown| caller.sees_owner(&shown.run.owner));
     found.ok_or_else(|| {
-        let mut problem = Problem::new(Code::NotFound, format!("no run `{name}`"));
+        let mut problem = not_found("run", name);
         add_near_runs(&mut problem, state, caller, name);
         problem
     })
@@ -53,7 +53,9 @@ pub(crate) fn budget<'a>(
     let found = state.clusters.accounts().budget(id);
     let found = found.filter(|budget| caller.sees_owner(&budget.owner));
     found.ok_or_else(|| {
-        let mut problem = Problem::new(Code::NotFound, format!("no budget `{id}`"));
+        let name = ScopedName::new(id.as_str());
+        let none = |_| Problem::new(Code::NotFound, format!("no budget `{id}`"));
+        let mut problem = name.map_or_else(none, |name| not_found("budget", &name));
         add_near_budgets(&mut problem, state, caller, id);
         problem
     })
@@ -74,10 +76,24 @@ pub(crate) fn add_near_budgets(
     }
 }
 
+fn not_found(kind: &str, name: &ScopedName) -> Problem {
+    let (namespace, name) = (name.namespace(), name.name());
+    Problem::new(
+        Code::NotFound,
+        format!("no {kind} `{name}` in namespace {namespace}"),
+    )
+}
+
+/// The name that is suggested is a full one, unless it is in the same namespace.
 fn add_near(problem: &mut Problem, name: &ScopedName, known: impl Iterator<Item = ScopedName>) {
     let known: BTreeSet<ScopedName> = known.collect();
     let near = nearest(name.as_str(), known.iter().map(ScopedName::as_str));
-    problem.suggestion = near.map(str::to_owned);
+    let in_place = |near: &str| {
+        let place = near.strip_prefix(name.namespace());
+        let bare = place.and_then(|rest| rest.strip_prefix('/'));
+        bare.unwrap_or(near).to_owned()
+    };
+    problem.suggestion = near.map(in_place);
     let same = known
         .iter()
         .filter(|other| other.name() == name.name() && other.namespace() != name.namespace());

@@ -909,6 +909,9 @@ async fn ended_runs_and_leases_are_listed_for_a_day_or_since_a_time() {
     )
     .await;
     world.ask("POST", "/v1/runs/bio/r/cancel", "").await;
+    while get(&world, "/v1/runs/bio/r").await["status"]["state"] != "ended" {
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+    }
     tokio::time::advance(std::time::Duration::from_hours(23)).await;
     for (path, expected) in [("runs", 1), ("leases", 1), ("runs?since=-22h", 0)] {
         let list = get(&world, &format!("/v1/{path}")).await;
