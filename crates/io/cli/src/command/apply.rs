@@ -60,9 +60,9 @@ fn check_size(files: &[File], objects: &[Object]) -> Result<(), Stop> {
     }
     let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
     let names = match names.split_at_checked(FILES_NAMED_MAX) {
-        Some((named, others @ [_, ..])) => {
+        Some((first, others @ [_, ..])) => {
             let others = words::count(u64::try_from(others.len()).unwrap_or(u64::MAX), "other");
-            format!("{} and {others}", named.join(", "))
+            format!("{} and {others}", first.join(", "))
         }
         _ => names.join(", "),
     };

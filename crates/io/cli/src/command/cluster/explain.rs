@@ -39,7 +39,10 @@ pub(in crate::command) fn text(
     if is_asked(Question::Who) {
         let total = explanation.who.iter().map(gpus).sum();
         let is_waiting = explanation.waits_for.is_some();
-        let payers = explanation.who.iter().map(|who| payer(who, total, is_waiting));
+        let payers = explanation
+            .who
+            .iter()
+            .map(|who| payer(who, total, is_waiting));
         parts.push(("WHO", payers.collect()));
     }
     if question.is_none() {
