@@ -74,14 +74,12 @@ fn wrong_values_of_flags_get_a_clear_error() {
 #[test]
 fn a_file_with_a_hundred_thousand_objects_is_refused_by_its_count_before_it_is_sent() {
     let house = House::new();
-    let text: String = (0..100_000)
-        .map(|number| {
-            format!(
-                "---\napiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata: {{name: l{number}}}\n\
-                 spec: {{slots: 1}}\n"
-            )
-        })
-        .collect();
+    let mut text = String::new();
+    for number in 0..100_000 {
+        text.push_str("---\napiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata: {name: l");
+        text.push_str(&number.to_string());
+        text.push_str("}\nspec: {slots: 1}\n");
+    }
     std::fs::write(house.path("many.yaml"), text).unwrap();
     // There is no server: nothing is sent.
     let ended = house.run(&["apply", "-f", "many.yaml"]);
