@@ -899,32 +899,6 @@ async fn a_node_with_leases_is_not_removed_and_everything_is_as_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ended_runs_and_leases_are_listed_for_a_day_or_since_a_time() {
-    let world = cluster().await;
-    put(
-        &world,
-        operator(),
-        &run("bio", "r", &gpus("org:bio", 8)),
-        "",
-    )
-    .await;
-    world.ask("POST", "/v1/runs/bio/r/cancel", "").await;
-    while get(&world, "/v1/runs/bio/r").await["status"]["state"] != "ended" {
-        tokio::time::advance(std::time::Duration::from_secs(1)).await;
-    }
-    tokio::time::advance(std::time::Duration::from_hours(23)).await;
-    for (path, expected) in [("runs", 1), ("leases", 1), ("runs?since=-22h", 0)] {
-        let list = get(&world, &format!("/v1/{path}")).await;
-        assert_eq!(list["items"].as_array().unwrap().len(), expected, "{path}");
-    }
-    tokio::time::advance(std::time::Duration::from_hours(2)).await;
-    for (path, expected) in [("runs", 0), ("leases", 0), ("runs?since=-26h", 1)] {
-        let list = get(&world, &format!("/v1/{path}")).await;
-        assert_eq!(list["items"].as_array().unwrap().len(), expected, "{path}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_name_that_was_not_found_comes_with_the_namespaces_that_the_caller_may_see() {
     let world = cluster().await;
     for (namespace, owner) in [("rai", "org:ai:rai"), ("bio", "org:bio")] {
