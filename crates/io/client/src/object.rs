@@ -5,6 +5,7 @@
 
 pub mod budget;
 pub mod limit;
+mod locate;
 mod market;
 mod mistake;
 pub mod node;
@@ -13,6 +14,7 @@ mod simulation;
 pub(crate) mod spec;
 
 pub use crate::api::body::read_values;
+pub use locate::locate;
 pub use market::read_market;
 pub use mistake::{Mistake, Mistakes};
 pub use simulation::{Simulation, read_simulation};
@@ -352,14 +354,8 @@ impl Reading {
     }
 
     fn document(&mut self, file: &str, lines: &[&str], document: &Node) {
-        let is_list = document.get("kind").and_then(Node::text) == Some("List");
-        match document.get("items").map(|items| &items.kind) {
-            Some(Kind::List(items)) if is_list => {
-                for (index, item) in items.iter().enumerate() {
-                    self.object(file, lines, item, &format!("items[{index}]"));
-                }
-            }
-            _ => self.object(file, lines, document, ""),
+        for (path, object) in objects_of(document) {
+            self.object(file, lines, object, &path);
         }
     }
 
@@ -367,7 +363,7 @@ impl Reading {
         match read_named(node, path, &mut self.named) {
             Ok(object) => self.objects.push(object),
             Err(mistakes) => {
-                let reference = reference_of(node);
+                let reference = reference_of(node, DEFAULT_NAMESPACE);
                 let mistakes = mistakes.into_iter();
                 self.mistakes.extend(
                     mistakes.map(|mistake| Mistake::new(file, lines, reference.clone(), mistake)),
@@ -391,12 +387,27 @@ fn text_of(file: &File) -> Result<&str, String> {
     })
 }
 
-/// `limit/python`, if the document has a kind and a name.
-fn reference_of(node: &Node) -> Option<String> {
+/// The objects of a document, each with its path: the document itself, or the items of a list.
+fn objects_of(document: &Node) -> Vec<(String, &Node)> {
+    let is_list = document.get("kind").and_then(Node::text) == Some("List");
+    match document.get("items").map(|items| &items.kind) {
+        Some(Kind::List(items)) if is_list => {
+            let items = items.iter().enumerate();
+            items
+                .map(|(index, item)| (format!("items[{index}]"), item))
+                .collect()
+        }
+        _ => vec![(String::new(), document)],
+    }
+}
+
+/// `limit/python`, if the document has a kind and a name. An object that names no namespace is in
+/// `namespace`.
+fn reference_of(node: &Node, namespace: &str) -> Option<String> {
     let word = node.get("kind")?.text()?;
     let name = name_of(node)?.text()?;
     let reference = match ObjectKind::from_word(word) {
-        Some(kind) => kind.reference(namespace_of(node), name),
+        Some(kind) => kind.reference(stated_namespace(node).unwrap_or(namespace), name),
         None => format!("{}/{name}", word.to_lowercase()),
     };
     Some(shape::shown(&reference))
@@ -415,10 +426,14 @@ pub fn names_namespace(file: &File) -> bool {
     documents.iter().any(names)
 }
 
-/// The namespace as written.
 fn namespace_of(node: &Node) -> &str {
-    let namespace = node.get("metadata").and_then(|of| of.given("namespace"));
-    namespace.and_then(Node::text).unwrap_or(DEFAULT_NAMESPACE)
+    stated_namespace(node).unwrap_or(DEFAULT_NAMESPACE)
+}
+
+/// The namespace as written.
+fn stated_namespace(node: &Node) -> Option<&str> {
+    let namespace = node.get("metadata")?.given("namespace")?;
+    namespace.text()
 }
 
 /// Namespace, name and version of a scoped object of the right shape.
@@ -614,6 +629,7 @@ fn listed(words: &[impl AsRef<str>]) -> String {
 impl From<FieldMistake> for FieldError {
     fn from(mistake: FieldMistake) -> Self {
         Self {
+            object: None,
             path: mistake.path,
             line: u64::try_from(mistake.position.line)
                 .ok()

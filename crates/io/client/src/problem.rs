@@ -6,12 +6,12 @@ mod code;
 
 pub use code::{Code, Page};
 
-use bursar_engine::cluster::budget::cover::Row;
 use bursar_units::{Dimension, Instant, Label, ObjectName, is_default};
 use serde::{Deserialize, Serialize};
 
 use crate::ToSchema;
 use crate::api::booking::End;
+use crate::api::cluster::CoverRow;
 use crate::api::instant;
 
 /// Refusal or failure of a request, as `application/problem+json`.
@@ -53,8 +53,7 @@ pub struct Problem {
     pub holders: Vec<Holder>,
     /// The walk over all envelopes that may pay, of a run that nobody can pay for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<crate::api::cluster::run::RowSchema>)]
-    pub trace: Vec<Row>,
+    pub trace: Vec<CoverRow>,
     /// Remark on the case, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -64,6 +63,9 @@ pub struct Problem {
     /// Existing name that is nearest to one that was not found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
+    /// Other namespaces that have an object of the name that was not found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<String>,
     /// Present version of an object that was not as expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
@@ -82,6 +84,9 @@ pub struct Problem {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FieldError {
+    /// Object that has the field, as in `budget/rai/q4`; absent if the request is about one object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
     /// Path of the field, as in `spec.slots` or `operations[3].fence`; empty for the whole request.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub path: String,
@@ -187,6 +192,7 @@ impl Problem {
             note: None,
             retry_after_ms: None,
             suggestion: None,
+            namespaces: Vec::new(),
             resource_version: None,
             end: None,
             ended_at: None,
@@ -220,6 +226,7 @@ impl FieldError {
     /// Mistake at a path.
     pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
+            object: None,
             path: path.into(),
             line: None,
             message: message.into(),
@@ -227,12 +234,23 @@ impl FieldError {
         }
     }
 
-    /// Path, message and suggestion as one sentence.
+    /// Mistake at a path of an object such as `budget/rai/q4`.
+    #[must_use]
+    pub fn of(self, object: String) -> Self {
+        Self {
+            object: Some(object),
+            ..self
+        }
+    }
+
+    /// Object, path, message and suggestion as one sentence.
     pub fn sentence(&self) -> String {
         let space = if self.path.is_empty() { "" } else { " " };
         let suggestion = self.suggestion.as_ref().map(|text| format!(", {text}"));
+        let object = self.object.as_ref().map(|object| format!("{object}: "));
         format!(
-            "{}{space}{}{}",
+            "{}{}{space}{}{}",
+            object.unwrap_or_default(),
             self.path,
             self.message,
             suggestion.unwrap_or_default()

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use bursar_engine::codec::decode_events;
 use bursar_engine::{FORMAT, LEVEL, State, decide, spine};
 use bursar_journal::checkpoint::VerifierKey;
+use bursar_journal::hash::Hash;
 use bursar_units::Instant;
 use thiserror::Error;
 
@@ -98,7 +100,8 @@ pub(crate) fn begin_with(
     let Hand { verifiers, sign } = hand(&ledger, &recovered, reader.as_ref())?;
     let Recovered { state, builder } = recovered;
     let signed = check_extends(reader.as_ref(), &builder, &verifiers)?;
-    let time = TermClock::begin(clock.as_ref(), state.spine.time);
+    let last = last_record_time(reader.as_ref(), &state)?;
+    let time = TermClock::begin(clock.as_ref(), last);
     let newest = verifiers.first().map(ToString::to_string);
     let level = (state.spine.level < LEVEL).then_some(spine::Command::Level { n: LEVEL });
     let mut writer = Writer::new(state, decide);
@@ -122,6 +125,18 @@ pub(crate) fn begin_with(
         Commit::Unknown(error) => Err(error.into()),
         Commit::Away => Err(Error::Away),
     }
+}
+
+/// Time of the last record. Its events may all be earlier: deadlines that were carried out late.
+fn last_record_time(reader: &dyn Reader, state: &State) -> Result<Instant, recover::Error> {
+    let seq = state.spine.head.saturating_sub(1);
+    let last = reader.records(seq, 1)?.pop();
+    let Some(bytes) = last.and_then(|last| last.bytes) else {
+        return Ok(state.spine.time);
+    };
+    let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
+    let (time, _) = decode_events(seq, &bytes, blob).map_err(recover::Error::Fold)?;
+    Ok(time.max(state.spine.time))
 }
 
 fn first_records(

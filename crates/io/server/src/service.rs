@@ -62,7 +62,7 @@ pub struct ServerInfo {
     pub file: Option<PathBuf>,
     /// Start of this process's term.
     pub leads_since: Instant,
-    /// Name of the node of the machine that it runs on; the other nodes are simulated.
+    /// Name of the node of the machine that it runs on; runs on other nodes are simulated.
     pub node: Option<String>,
 }
 

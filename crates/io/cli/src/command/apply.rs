@@ -2,16 +2,25 @@
 
 use std::path::{Path, PathBuf};
 
-use bursar_client::api::{ApplyAnswer, Change, ChangeKind};
-use bursar_client::client::Mode;
-use bursar_client::object::{File, Object, read_files};
+use bursar_client::api::{
+    APPLY_OBJECTS_MAX, ApplyAnswer, ApplyRequest, BODY_BYTES_MAX, Change, ChangeKind,
+};
+use bursar_client::client::{Error, Mode};
+use bursar_client::object::{File, Object, locate, read_files};
+use bursar_client::{Code, Problem};
+use bursar_engine::words;
+use bursar_units::DEFAULT_NAMESPACE;
 
 use super::DRY_RUN;
 use super::booking::limit::{field_text, telling};
+use super::cluster::trace;
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::{ApplyArguments, Format};
 use crate::layout::labelled;
 use crate::session::Session;
+
+/// Files that a refusal names.
+const FILES_NAMED_MAX: usize = 3;
 
 pub(super) async fn run(session: &mut Session, arguments: &ApplyArguments) -> Result<(), Stop> {
     let mut files = Vec::new();
@@ -26,15 +35,76 @@ pub(super) async fn run(session: &mut Session, arguments: &ApplyArguments) -> Re
             return Err(Stop::Exit(exit::USAGE));
         }
     };
+    check_size(&files, &objects)?;
     let client = session.client().await?;
     let answer = client
         .apply(&objects, Mode::dry_run_if(arguments.dry_run))
-        .await?;
+        .await
+        .map_err(|error| refused(session, &files, DEFAULT_NAMESPACE, "applied", error))
+        .map_err(trace::refused)?;
     if arguments.dry_run && session.common.output == Format::Yaml {
         // A dry run in YAML prints the objects with their defaults.
         return session.console.data(&Object::to_yaml(&objects));
     }
     print(session, &answer)
+}
+
+/// Refuses more than the server takes in one request.
+fn check_size(files: &[File], objects: &[Object]) -> Result<(), Stop> {
+    let values = objects.iter().map(Object::to_value).collect();
+    let request = ApplyRequest { objects: values };
+    let size = serde_json::to_vec(&request).map_or(0, |body| body.len());
+    let count = objects.len();
+    if count <= APPLY_OBJECTS_MAX && size <= BODY_BYTES_MAX {
+        return Ok(());
+    }
+    let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
+    let names = match names.split_at_checked(FILES_NAMED_MAX) {
+        Some((first, others @ [_, ..])) => {
+            let others = words::count(u64::try_from(others.len()).unwrap_or(u64::MAX), "other");
+            format!("{} and {others}", first.join(", "))
+        }
+        _ => names.join(", "),
+    };
+    let number = |count: usize| words::number(u64::try_from(count).unwrap_or(u64::MAX));
+    let kib = |bytes: usize| number(bytes.div_ceil(1 << 10));
+    let message = format!("{names}: too much for one change, nothing was applied");
+    Err(Failure::usage(message)
+        .detail(
+            "objects",
+            format!("{}, at most {}", number(count), number(APPLY_OBJECTS_MAX)),
+        )
+        .detail(
+            "size",
+            format!("{} KiB as JSON, at most {}", kib(size), kib(BODY_BYTES_MAX)),
+        )
+        .hint("apply them in parts, with several `-f FILE` or several commands".to_owned())
+        .into())
+}
+
+/// Shows the mistakes that the server found at their places in the files.
+pub(super) fn refused(
+    session: &mut Session,
+    files: &[File],
+    namespace: &str,
+    undone: &'static str,
+    error: Error,
+) -> Stop {
+    let problem = match error {
+        Error::Problem(problem) if problem.code == Code::Invalid && is_located(&problem) => problem,
+        other => return other.into(),
+    };
+    let mut mistakes = locate(files, namespace, &problem.errors);
+    mistakes.undone = undone;
+    if session.for_programs() {
+        return mistakes.to_problem().into();
+    }
+    session.say(&format!("{mistakes}\n"));
+    Stop::Exit(exit::USAGE)
+}
+
+fn is_located(problem: &Problem) -> bool {
+    problem.errors.iter().any(|error| error.object.is_some())
 }
 
 /// Prints each object: its name, the change and its effect; long lists of fields go on below.

@@ -6,15 +6,15 @@ pub(super) mod explain;
 pub(super) mod lease;
 pub(super) mod names;
 mod submit;
-mod trace;
+pub(super) mod trace;
 
 use bursar_client::Code;
 use bursar_client::api::cluster::{ListRuns, Run, RunAnswer, RunStatus};
-use bursar_client::api::{RecordView, Words};
-use bursar_client::client::{Error, Mode};
+use bursar_client::api::{RecordView, Since, Words};
+use bursar_client::client::Mode;
 use bursar_engine::cluster::{Outcome, Stage};
 use bursar_engine::{Kind, Reference, words};
-use bursar_units::{Instant, Millis, ScopedName};
+use bursar_units::{Instant, ScopedName};
 use serde::Serialize;
 
 use super::spine::ledger::tail;
@@ -26,9 +26,6 @@ use crate::list::Filter;
 use crate::session::Session;
 use crate::suggest::did_you_mean;
 use columns::{funded, nodes_words, paid_by, state_words};
-
-/// Ended runs are listed for this time.
-const ENDED_SHOWN: Millis = Millis::from_hours(24);
 
 /// Values of `--where state=…` beside the states: the outcomes other than `ok`.
 const OUTCOMES: [&str; 2] = [Outcome::Failed.word(), Outcome::Cancelled.word()];
@@ -66,23 +63,16 @@ async fn list(session: &mut Session, flags: &RunFlags) -> Result<(), Stop> {
         namespace,
         owner,
         state: listed.map(|stage| Words::from([stage])),
+        since: flags.all.then_some(Since::At(Instant::from_ms(0))),
     };
     let client = session.client().await?;
-    let now = session.now.clone();
     let fetch = async || {
-        let mut answer = client.runs(&wanted).await?;
+        let answer = client.runs(&wanted).await?;
         let everywhere = ListRuns {
             namespace: None,
             ..wanted.clone()
         };
-        let since = now().before(ENDED_SHOWN);
-        let is_listed = |run: &Run| flags.all || !ended_before(run, since);
-        answer.items.retain(is_listed);
-        let all = async {
-            let mut all = client.runs(&everywhere).await?;
-            all.items.retain(is_listed);
-            Ok::<_, Error>(all)
-        };
+        let all = client.runs(&everywhere);
         names::note_elsewhere(&place, answer.items.is_empty(), "run", all).await;
         Ok(answer)
     };
@@ -94,11 +84,6 @@ fn not_a_state(word: &str) -> Failure {
     let suggestion = did_you_mean(word, states.iter().copied());
     Failure::usage(format!("`{word}` is not a state of a run{suggestion}"))
         .detail("states", states.join(", "))
-}
-
-fn ended_before(run: &Run, since: Instant) -> bool {
-    let ended = run.status.as_ref().and_then(|status| status.ended_at);
-    ended.is_some_and(|ended| ended < since)
 }
 
 /// A run with its records.
@@ -115,7 +100,7 @@ async fn show(session: &mut Session, name: &str, scope: &Scope) -> Result<(), St
     let client = session.client().await?;
     let run = match client.run(&name).await {
         Ok(run) => run,
-        Err(error) => return Err(names::not_here(&client, error, Kind::Run, &name).await),
+        Err(error) => return Err(names::not_here(error, Kind::Run, &name)),
     };
     // Only readers of the ledger see the records.
     let history = match tail::history(&client, &Reference::Run(name.clone())).await {
@@ -232,7 +217,7 @@ async fn follow(
     loop {
         let run = match client.run(&name).await {
             Ok(run) => run,
-            Err(error) => return Err(names::not_here(&client, error, Kind::Run, &name).await),
+            Err(error) => return Err(names::not_here(error, Kind::Run, &name)),
         };
         if last.as_ref() != Some(&run) {
             session.show(&run, &format!("run/{name}"), |look| line(&name, &run, look))?;
@@ -284,7 +269,7 @@ async fn cancel(session: &mut Session, name: &str, scope: &Scope, mode: Mode) ->
     let client = session.client().await?;
     let answer = match client.cancel_run(&name, mode).await {
         Ok(answer) => answer,
-        Err(error) => return Err(names::not_here(&client, error, Kind::Run, &name).await),
+        Err(error) => return Err(names::not_here(error, Kind::Run, &name)),
     };
     session.show(&answer, &format!("run/{name}"), |look| {
         cancelled(&name, &answer, look)

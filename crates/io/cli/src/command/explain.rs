@@ -54,7 +54,7 @@ pub(super) async fn run(session: &mut Session, arguments: &ExplainArguments) -> 
         let explanation = match client.explain_run(name).await {
             Ok(explanation) => explanation,
             Err(error) => {
-                let stop = names::not_here(&client, error, Kind::Run, name).await;
+                let stop = names::not_here(error, Kind::Run, name);
                 return Err(no_run(stop, name, text_of));
             }
         };

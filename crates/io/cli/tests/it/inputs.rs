@@ -72,6 +72,61 @@ fn wrong_values_of_flags_get_a_clear_error() {
 }
 
 #[test]
+fn a_file_with_a_hundred_thousand_objects_is_refused_by_its_count_before_it_is_sent() {
+    let house = House::new();
+    let mut text = String::new();
+    for number in 0..100_000 {
+        text.push_str("---\napiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata: {name: l");
+        text.push_str(&number.to_string());
+        text.push_str("}\nspec: {slots: 1}\n");
+    }
+    std::fs::write(house.path("many.yaml"), text).unwrap();
+    // There is no server: nothing is sent.
+    let ended = house.run(&["apply", "-f", "many.yaml"]);
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+    assert!(
+        ended.stderr.starts_with(
+            "error: many.yaml: too much for one change, nothing was applied\n  objects  100,000, at \
+             most 10,000\n"
+        ),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn a_file_from_stdin_is_applied_and_named_in_its_mistakes() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    let apply = |spec: &str| {
+        let mut command = house.command(&["apply", "-f", "-"]);
+        let piped = std::process::Stdio::piped;
+        let command = command.stdin(piped()).stdout(piped()).stderr(piped());
+        let mut child = command.spawn().unwrap();
+        let text = format!(
+            "apiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata: {{name: a}}\nspec: {{{spec}}}\n"
+        );
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(text.as_bytes())
+            .unwrap();
+        ended(child.wait_with_output().unwrap())
+    };
+    let wrong = apply("solts: 1");
+    assert_eq!(wrong.code, 2);
+    assert_eq!(first(&wrong), "error: stdin:4:8: spec.solts is not a field");
+    let right = apply("slots: 7");
+    assert_eq!((right.code, right.stderr.as_str()), (0, ""));
+    assert!(
+        right.stdout.starts_with("limit/a  created"),
+        "{}",
+        right.stdout
+    );
+}
+
+#[test]
 fn wrong_settings_get_an_error_that_names_the_key() {
     let house = House::new();
     for (text, expected) in [

@@ -10,13 +10,17 @@ fn check(path: &std::path::Path) {
 
 #[test]
 fn the_transcripts_hold() {
-    let directory = tree().join("crates/io/cli/tests/scenarios");
+    let mut directories = vec![tree().join("crates/io/cli/tests/scenarios")];
     let mut count = 0;
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|ending| ending == "md") {
-            check(&path);
-            count += 1;
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "md") {
+                check(&path);
+                count += 1;
+            }
         }
     }
     assert!(count >= 3, "{count} transcripts were found");

@@ -19,7 +19,7 @@ pub use budget::{
 };
 pub use lease::{GpuLease, LeasePayer};
 pub use query::{GetRun, GetUsage, ListBudgets, ListLeases, ListRuns, PutRun};
-pub use run::{FundingSpec, Run, RunAnswer, RunClaim, RunSpec, RunStatus};
+pub use run::{CoverRow, FundingSpec, Run, RunAnswer, RunClaim, RunSpec, RunStatus};
 pub use usage::{Usage, UsageBy, UsageDebit, UsageRow, UsageSums};
 
 /// Namespace, name and version of an object.

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use crate::ToSchema;
 
 vocabulary! {
-    /// Executor of the runs of a node.
+    /// Executor of a node.
     pub enum NodeExecutor {
-        /// Runs are simulated; the node was declared in a file.
+        /// No process starts: the node was declared in a file, and runs on it are simulated.
         Simulated = "simulated",
-        /// Runs are processes of the machine of the server.
+        /// The machine of the server, which carries out executions.
         Local = "local",
     }
 }

@@ -2,7 +2,7 @@
 
 use bursar_engine::cluster::budget::spec::{OnExhaustion, Sharing, window_mistakes};
 use bursar_engine::cluster::budget::{
-    self as plane, AggregateCap, EnvelopeId, Lending, Mistake, Pattern, Renew, calendar,
+    self as plane, AggregateCap, BudgetId, EnvelopeId, Lending, Mistake, Pattern, Renew, calendar,
 };
 use bursar_units::{Instant, Millis, ObjectName};
 
@@ -10,6 +10,7 @@ use super::limit::{duration, hours, new_label, object_name};
 use super::{API_VERSION, KIND, Object, SCOPED_METADATA, scope_of};
 use crate::api::cluster::{Budget, BudgetSpec, CapSpec, EnvelopeSpec, LendingSpec, ScopedMetadata};
 use crate::api::{self, instant};
+use crate::problem::FieldError;
 use crate::shape::{Field, Shape, Violation, Wrong};
 use crate::tree::Node;
 
@@ -79,6 +80,15 @@ pub(super) fn read(node: &Node) -> Option<Object> {
         resource_version,
         budget,
     })
+}
+
+/// A mistake that the plane found, as an entry of a problem.
+pub fn field_error(id: &BudgetId, mistake: &Mistake) -> FieldError {
+    let wrong = wrong(mistake);
+    FieldError {
+        suggestion: wrong.suggestion,
+        ..FieldError::new(&mistake.path, wrong.message).of(format!("budget/{id}"))
+    }
 }
 
 /// The mistake of the plane, with advice.

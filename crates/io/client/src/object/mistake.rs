@@ -1,6 +1,9 @@
 //! Mistakes in files, with their lines.
 
+use std::collections::BTreeMap;
 use std::fmt;
+
+use bursar_units::words;
 
 use crate::problem::{FieldError, Problem};
 use crate::shape::FieldMistake;
@@ -43,6 +46,8 @@ pub struct Mistakes {
 const SOURCE_LINE_MAX: usize = 400;
 /// Objects with mistakes that the last line names.
 const OBJECTS_NAMED_MAX: usize = 3;
+/// Mistakes that are printed. Nobody reads more, and a file may have a mistake in every line.
+const PRINTED_MAX: usize = 100;
 
 impl Mistake {
     /// Takes the lines of the file, so that they are split once for all mistakes.
@@ -74,6 +79,16 @@ impl Mistake {
         }
     }
 
+    /// A mistake in an object that no file has.
+    pub(super) fn elsewhere(error: &FieldError) -> Self {
+        let object = error.object.as_deref().unwrap_or("the request");
+        Self {
+            path: error.path.clone(),
+            suggestion: error.suggestion.clone(),
+            ..Self::of_file(object, &error.message)
+        }
+    }
+
     pub(super) fn of_file(file: &str, message: &str) -> Self {
         Self {
             file: file.to_owned(),
@@ -90,9 +105,11 @@ impl Mistake {
 }
 
 impl Mistakes {
-    /// The mistakes as a problem, for `-o json`.
+    /// The first mistakes as a problem, for `-o json`; its detail counts all.
     pub fn to_problem(&self) -> Problem {
-        let errors = self.mistakes.iter().map(|mistake| FieldError {
+        let errors = self.mistakes.iter().take(PRINTED_MAX);
+        let errors = errors.map(|mistake| FieldError {
+            object: mistake.object.clone(),
             path: mistake.path.clone(),
             line: mistake.line.and_then(|line| u64::try_from(line).ok()),
             message: mistake.message.clone(),
@@ -105,29 +122,30 @@ impl Mistakes {
 
     fn sum(&self) -> String {
         let mut objects: Vec<(&str, usize)> = Vec::new();
+        let mut known: BTreeMap<&str, usize> = BTreeMap::new();
         for mistake in &self.mistakes {
             let object = mistake.object.as_ref().unwrap_or(&mistake.file).as_str();
-            match objects.iter_mut().find(|(known, _)| *known == object) {
+            let at = *known.entry(object).or_insert(objects.len());
+            match objects.get_mut(at) {
                 Some((_, count)) => *count = count.saturating_add(1),
                 None => objects.push((object, 1)),
             }
-            // So many objects are not named.
-            if OBJECTS_NAMED_MAX < objects.len() {
-                break;
-            }
         }
-        let places = match objects.split_first() {
-            Some(((object, count), rest)) if objects.len() <= OBJECTS_NAMED_MAX => {
-                let rest = rest.iter().map(|(of, count)| format!("{count} in {of}"));
-                let first = format!("{} in {object}", counted(*count, "mistake"));
-                let places: Vec<String> = std::iter::once(first).chain(rest).collect();
-                places.join(", ")
-            }
-            _ => {
-                let count = counted(self.mistakes.len(), "mistake");
-                format!("{count} in {} objects", objects.len())
-            }
-        };
+        let named = objects.iter().take(OBJECTS_NAMED_MAX).enumerate();
+        let mut places: Vec<String> = named
+            .map(|(at, (object, count))| match at {
+                0 => format!("{} in {object}", counted(*count, "mistake")),
+                _ => format!("{} in {object}", number(*count)),
+            })
+            .collect();
+        if let Some(others @ [_, ..]) = objects.get(OBJECTS_NAMED_MAX..) {
+            let count = others
+                .iter()
+                .fold(0_usize, |sum, (_, count)| sum.saturating_add(*count));
+            let objects = counted(others.len(), "other object");
+            places.push(format!("{} in {objects}", number(count)));
+        }
+        let places = places.join(", ");
         format!(
             "{places}, nothing was {} ({} read)",
             self.undone,
@@ -169,8 +187,13 @@ impl fmt::Display for Mistake {
 
 impl fmt::Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for mistake in &self.mistakes {
+        for mistake in self.mistakes.iter().take(PRINTED_MAX) {
             write!(f, "error: {mistake}\n\n")?;
+        }
+        if let others @ 1.. = self.mistakes.len().saturating_sub(PRINTED_MAX) {
+            let verb = if others == 1 { "is" } else { "are" };
+            let others = counted(others, "other mistake");
+            write!(f, "error: {others} {verb} not shown\n\n")?;
         }
         write!(f, "error: {}", self.sum())
     }
@@ -179,6 +202,9 @@ impl fmt::Display for Mistakes {
 impl std::error::Error for Mistakes {}
 
 fn counted(count: usize, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{plural}")
+    words::count(u64::try_from(count).unwrap_or(u64::MAX), noun)
+}
+
+fn number(count: usize) -> String {
+    words::number(u64::try_from(count).unwrap_or(u64::MAX))
 }

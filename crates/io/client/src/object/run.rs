@@ -4,13 +4,14 @@
 
 use bursar_engine::cluster::run::{GRACE, Mistake, Wrong as PlaneWrong};
 use bursar_engine::cluster::{Funding, Run as PlaneRun, budget::Selector};
-use bursar_units::{Label, Millis, ObjectName};
+use bursar_units::{Label, Millis, ObjectName, ScopedName};
 
 use super::budget::length;
 use super::limit::hours;
 use super::{API_VERSION, KIND, Object, SCOPED_METADATA, scope_of};
 use crate::api;
 use crate::api::cluster::{FundingSpec, Run, RunSpec, ScopedMetadata};
+use crate::problem::FieldError;
 use crate::shape::{Field, Shape, Wrong};
 use crate::tree::{Entry, Kind, Node};
 
@@ -133,6 +134,15 @@ pub(super) fn mistakes(namespace: &ObjectName, name: &ObjectName, spec: &RunSpec
     let run = from_spec(namespace.clone(), name.clone(), owner, spec);
     run.map(|run| run.mistakes(Millis::ZERO))
         .unwrap_or_default()
+}
+
+/// A mistake that the plane found, as an entry of a problem.
+pub fn field_error(run: &ScopedName, mistake: &Mistake) -> FieldError {
+    let wrong = wrong(mistake);
+    FieldError {
+        suggestion: wrong.suggestion,
+        ..FieldError::new(&mistake.path, wrong.message).of(format!("run/{run}"))
+    }
 }
 
 /// The mistake of the plane, with advice.

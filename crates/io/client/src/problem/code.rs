@@ -62,7 +62,7 @@ codes! {
         "The object is not as the caller expected: another version is in force, or it is in a state that does not allow this. Nothing was done. Read it again, look at what differs (`resourceVersion` has the present version), and send the change again if it is still wanted.";
     /// Same id or key with another body.
     IdReused = "id-reused", 409, 1, "The id is taken by another request",
-        "An id or idempotency key stands for one request for ever. This one was used before with another body; the detail names the first field that differs. Make a new id for a new request; to change a request, cancel or release the old one first.";
+        "An id or idempotency key stands for one request for ever, and the name of a run for one run while it lives. This one has another body; the detail names the first field that differs. Use a new id or name for a new request; to change a request, cancel or release the old one first.";
     /// Wrong fence, or renewal of a booking that ended.
     StaleFence = "stale-fence", 409, 1, "The booking is no longer yours",
         "The fence is not the present one, or the booking has ended (`end` says how). The caller no longer holds the slot: stop the work, and reserve again under a new id. The present fence is never shown.";
@@ -77,10 +77,10 @@ codes! {
         "There is no set of runs whose end would let the beneficiary start, so nobody was cut. The answer says what is short; ask for less, or for another place.";
     /// No event can make the request possible.
     NeverFits = "never-fits", 422, 1, "It can never fit",
-        "The request asks for more than a limit allows even when nothing else is held, so it was not queued. `limits` names each limit and its size. Ask for less, or ask an operator to raise the limit.";
+        "The request asks for more than it may ever have, even when nothing else is held, so it was not queued. For a booking, `limits` names each limit and its size. For a run, `trace` has each envelope that may pay with the most that it pays; without a trace, no declared nodes have room for it. Ask for less or for another place, or ask an operator for a higher limit, another budget or more nodes.";
     /// A limit is reached and the request does not wait.
     OverLimit = "over-limit", 429, 1, "No slot is free",
-        "A limit is reached, or others wait first, and the request did not ask to wait. Nothing was done. `limits` has the numbers, `holders` who holds the slots, `retryAfterMs` when one is expected. Send `waitMs` to queue, try later, or ask an operator to raise the limit.";
+        "Nothing was done. For a booking: a limit is reached, or others wait first, and the request did not ask to wait; `limits` has the numbers, `holders` who holds the slots, `retryAfterMs` when one is expected. Send `waitMs` to queue, try later, or ask an operator to raise the limit. For a run: its owner has as many waiting runs as it may have (`bounds`); submit it when some have started, or cancel some.";
     /// The client has too many requests in flight.
     SlowDown = "slow-down", 429, 3, "Too many requests at once",
         "This caller has more requests in flight than one caller may have. Nothing was done. Wait for answers, or for `retryAfterMs`, and send the request again; a batch carries up to 1,024 operations in one request.";

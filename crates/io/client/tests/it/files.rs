@@ -6,7 +6,9 @@ use bursar_booking::{Bound, Limit, Scope};
 use bursar_client::Code;
 use bursar_client::api::body::read_declared;
 use bursar_client::object::limit::{from_spec, to_spec};
-use bursar_client::object::{Address, File, Mistakes, Object, ObjectKind, read_files, read_values};
+use bursar_client::object::{
+    Address, File, Mistakes, Object, ObjectKind, locate, read_files, read_values,
+};
 use bursar_client::problem::FieldError;
 use bursar_units::{Amount, INTEGER_MAX, Label, Millis, ObjectName};
 use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
@@ -462,7 +464,10 @@ fn an_object_without_a_kind_is_checked_by_its_version() {
         let of_list = read_values(&apply(std::slice::from_ref(&object))).unwrap_err();
         let of_file = read(&object.to_string()).unwrap_err().to_problem();
         for problem in [*of_list, of_file] {
-            let sentences = problem.errors.iter().map(FieldError::sentence);
+            let sentences = problem.errors.into_iter().map(|error| {
+                let object = None;
+                FieldError { object, ..error }.sentence()
+            });
             let sentences = sentences.map(|sentences| {
                 sentences
                     .replace("objects[0]", "")
@@ -548,6 +553,94 @@ fn a_small_file_cannot_become_a_large_one() {
             .to_string()
             .contains("inside its own anchor")
     );
+}
+
+/// Limits with one mistake each.
+fn wrong_limits(count: usize) -> String {
+    let mut text = String::new();
+    for number in 0..count {
+        writeln!(
+            text,
+            "---\napiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata: {{name: l{number}}}\nspec: {{solts: 1}}"
+        )
+        .unwrap();
+    }
+    text
+}
+
+#[test]
+fn the_last_line_counts_all_objects_with_mistakes_and_names_three() {
+    let text = wrong_limits(6) + "  max: 1\n";
+    let text = text.replace(
+        "spec: {solts: 1}\n  max: 1\n",
+        "spec: {solts: 1, maximum: 1}\n",
+    );
+    let shown = read(&text).unwrap_err().to_string();
+    assert_eq!(
+        shown.lines().last(),
+        Some(
+            "error: 1 mistake in limit/l0, 1 in limit/l1, 1 in limit/l2, 4 in 3 other objects, \
+             nothing was applied (6 documents read)"
+        )
+    );
+}
+
+#[test]
+fn a_hundred_thousand_documents_with_mistakes_are_counted_and_the_first_hundred_shown() {
+    let mistakes = read(&wrong_limits(100_000)).unwrap_err();
+    let shown = mistakes.to_string();
+    assert_eq!(shown.matches("did you mean `slots`?").count(), 100);
+    assert!(
+        shown.ends_with(
+            "error: 99,900 other mistakes are not shown\n\n\
+             error: 1 mistake in limit/l0, 1 in limit/l1, 1 in limit/l2, 99,997 in 99,997 other \
+             objects, nothing was applied (100,000 documents read)"
+        ),
+        "{}",
+        &shown[shown.len() - 300..]
+    );
+    assert_eq!(mistakes.to_problem().errors.len(), 100);
+}
+
+#[test]
+fn mistakes_of_the_server_are_found_in_the_files_that_were_sent() {
+    let budget = |namespace: &str, parent: &str| {
+        format!(
+            "apiVersion: bursar.dev/v1alpha1\nkind: Budget\nmetadata: {{name: q4{namespace}}}\n\
+             spec:\n  owner: a\n  parents:\n    - {parent}\n---\n"
+        )
+    };
+    let files = [
+        file(&budget(", namespace: x", "b")),
+        File {
+            name: "second.yaml".to_owned(),
+            ..file(&budget("", "c"))
+        },
+    ];
+    let error = |object: &str| FieldError {
+        suggestion: Some("leave it out".to_owned()),
+        ..FieldError::new("spec.parents[0]", "makes a cycle").of(object.to_owned())
+    };
+    let errors = [
+        error("budget/z/q4"),
+        error("budget/y/q4"),
+        error("budget/x/q4"),
+    ];
+    let shown = locate(&files, "y", &errors).to_string();
+    let expected = "error: limits.yaml:7:7: spec.parents[0] makes a cycle
+  |
+7 |     - b
+  |       ^ leave it out
+
+error: second.yaml:7:7: spec.parents[0] makes a cycle
+  |
+7 |     - c
+  |       ^ leave it out
+
+error: budget/z/q4: spec.parents[0] makes a cycle, leave it out
+
+error: 1 mistake in budget/x/q4, 1 in budget/y/q4, 1 in budget/z/q4, nothing was applied (2 documents read)";
+    assert_eq!(shown, expected);
 }
 
 #[test]

@@ -567,6 +567,32 @@ fn a_clock_that_jumps_expires_nobody_who_could_not_know() {
     world.running.stop();
 }
 
+/// Method: the last record only carries out a deadline, later than its instant; then the wall clock
+/// is set back between two terms.
+#[test]
+fn the_times_of_records_never_go_back_although_events_are_earlier_than_their_record() {
+    let old = world();
+    old.granted("held");
+    old.hands.pass(62_000);
+    let unknown = old.one(release("unknown", Fence(9)));
+    assert!(matches!(unknown, Ok(Err(_))), "{unknown:?}");
+    assert!(!old.holds("held"));
+    old.running.stop();
+    old.hands.wall.fetch_sub(30_000, Ordering::SeqCst);
+    let new = world_on(&old.store, &old.hands, decide);
+    new.granted("next");
+    new.running.stop();
+
+    let records = old.store.reader().unwrap().records(0, 100).unwrap();
+    let times = records.into_iter().map(|record| {
+        let bytes = record.bytes.unwrap();
+        let decoded = bursar_engine::codec::decode(record.seq, &bytes, |_| None);
+        decoded.unwrap().time
+    });
+    let times: Vec<Instant> = times.collect();
+    assert!(times.is_sorted(), "{times:?}");
+}
+
 #[test]
 fn stopping_ends_while_the_store_is_away_or_led_by_another_and_deadlines_are_due() {
     let world = world();

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bursar_client::api::cluster::{
-    Budget, BudgetCondition, BudgetStatus, CapHeadroom, Envelope, EnvelopeHeadroom, EpochStatus,
-    MeterStatus, Relative, Run, RunClaim, RunStatus,
+    Budget, BudgetCondition, BudgetStatus, CapHeadroom, CoverRow, Envelope, EnvelopeHeadroom,
+    EpochStatus, MeterStatus, Relative, Run, RunClaim, RunStatus,
 };
 use bursar_client::api::{Explanation, ObjectRef, Who, Why};
 use bursar_client::object;
@@ -148,7 +148,7 @@ impl View<'_> {
 
     /// The rows of a walk that the caller may see. Envelopes of others are shown if they may pay for
     /// the run: a run must not find out names by naming sponsors.
-    pub(crate) fn trace(&self, rows: &[Row]) -> Vec<Row> {
+    pub(crate) fn trace(&self, rows: &[Row]) -> Vec<CoverRow> {
         let may_pay = |row: &Row| {
             matches!(
                 row.state,
@@ -156,7 +156,7 @@ impl View<'_> {
             )
         };
         let is_seen = |row: &&Row| self.caller.sees_owner(&row.owner) || may_pay(row);
-        rows.iter().filter(is_seen).cloned().collect()
+        rows.iter().filter(is_seen).map(CoverRow::from).collect()
     }
 
     /// A budget with its status.
@@ -181,7 +181,7 @@ impl View<'_> {
             conditions: accounts
                 .conditions(self.now, &id)
                 .iter()
-                .map(|condition| self.condition(condition))
+                .map(|condition| self.condition(budget, condition))
                 .collect(),
         }));
         shown
@@ -225,7 +225,7 @@ impl View<'_> {
             epoch: view.epoch,
             start: window.and_then(|window| window.start),
             end: window.and_then(|window| window.end),
-            open: window.is_some(),
+            over: window.is_none(),
             gpus_used: view.gpus_used,
             gpus_limit: view.gpus_limit,
             accrued_gpu_ms: view.accrued_gpu_ms,
@@ -258,13 +258,14 @@ impl View<'_> {
         Some(self.now.after(Millis::from_ms(lasts)))
     }
 
-    fn condition(&self, condition: &Condition) -> BudgetCondition {
-        let is_true = condition.kind == ConditionKind::Ready || !condition.about.is_empty();
-        let texts: Vec<String> = condition
-            .about
-            .iter()
-            .map(|about| self.about(about))
-            .collect();
+    fn condition(&self, budget: &plane::Budget, condition: &Condition) -> BudgetCondition {
+        let is_ready = condition.kind == ConditionKind::Ready;
+        let is_true = is_ready || !condition.about.is_empty();
+        let about = condition.about.iter().map(|about| self.about(about));
+        let mut texts: Vec<String> = about.collect();
+        if is_ready {
+            texts.extend(without_nodes(self.state, budget));
+        }
         BudgetCondition {
             kind: condition.kind,
             status: if is_true { "True" } else { "False" }.to_owned(),
@@ -312,6 +313,23 @@ impl View<'_> {
     }
 }
 
+/// Envelopes that pay for nothing now, because no declared node has their flavor at their place:
+/// `no node has the flavor h300 (rai/q4/h300)`.
+pub(crate) fn without_nodes(state: &State, budget: &plane::Budget) -> Vec<String> {
+    let nodes = state.clusters.nodes();
+    let anywhere = plane::Selector::default();
+    let unmatched = budget.envelopes.iter().filter_map(|envelope| {
+        let (flavor, place) = (&envelope.flavor, &envelope.selector);
+        let id = budget.envelope_id(envelope);
+        if nodes.declared_gpus(flavor, &anywhere) == 0 {
+            return Some(format!("no node has the flavor {flavor} ({id})"));
+        }
+        let is_empty = nodes.declared_gpus(flavor, place) == 0;
+        is_empty.then(|| format!("no node with {flavor} is in {place} ({id})"))
+    });
+    unmatched.collect()
+}
+
 fn claims(shown: &Shown) -> Vec<RunClaim> {
     let funded = shown.claims.iter().map(|claim| RunClaim {
         envelope: Some(claim.id.envelope.to_string()),
@@ -349,7 +367,8 @@ fn cap_headroom(view: &MeterView) -> Option<CapHeadroom> {
         return None;
     };
     let gpus = view.gpus_limit;
-    let gpu_ms = view.limit_gpu_ms;
+    // As for an envelope: after the last window no limit of hours is in force.
+    let gpu_ms = view.limit_gpu_ms.filter(|_| view.window.is_some());
     Some(CapHeadroom {
         cap: cap.to_string(),
         gpus: gpus.map(|limit| limit.saturating_sub(view.gpus_used)),

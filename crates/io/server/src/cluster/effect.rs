@@ -10,6 +10,8 @@ use bursar_engine::words::{count, hours, number};
 use bursar_engine::{Event, State};
 use bursar_units::{Instant, ObjectName};
 
+use super::answers::without_nodes;
+
 /// Facts behind the effects.
 pub(crate) struct Effects<'a> {
     /// State after the changes.
@@ -23,10 +25,13 @@ pub(crate) struct Effects<'a> {
 impl Effects<'_> {
     /// `in use 40, 8 GPUs go on unfunded`.
     pub(crate) fn of_budget(&self, budget: &BudgetId, fields: &[FieldChange]) -> Option<String> {
+        let declared = self.state.clusters.accounts().budget(budget);
+        let without_nodes = declared.map(|budget| without_nodes(self.state, budget));
         let parts: Vec<String> = self
             .in_use(budget, fields)
             .into_iter()
             .chain(self.unfunded(budget))
+            .chain(without_nodes.into_iter().flatten())
             .collect();
         (!parts.is_empty()).then(|| parts.join(", "))
     }

@@ -5,15 +5,12 @@ use bursar_client::api::cluster::{GpuLease, LeasePayer, ListLeases};
 use bursar_client::{Code, Problem};
 use bursar_engine::State;
 use bursar_engine::cluster::{Lease, Pod, Shown};
-use bursar_units::{BookingId, Instant, Millis};
+use bursar_units::BookingId;
 
-use super::sight;
+use super::{ended_since, sight};
 use crate::caller::Caller;
 use crate::service::{Answer, Service, last_record};
 use crate::spine::declared::page;
-
-/// Time for which ended leases are listed without `since`.
-const SHOWN_FOR: Millis = Millis::from_hours(24);
 
 impl Service {
     pub(crate) async fn leases(
@@ -28,10 +25,7 @@ impl Service {
             let now = ledger.now();
             let state = ledger.view().read();
             let record = last_record(&state);
-            let since = filter
-                .since
-                .map(|since| Instant::from_ms(since.ms(now.ms())));
-            let since = since.unwrap_or_else(|| now.before(SHOWN_FOR));
+            let since = ended_since(filter.since, now);
             let wanted = sight::runs(&state, &caller).filter(|shown| is_wanted(&filter, shown));
             let leases = wanted.flat_map(|shown| of_run(&state, &shown));
             let leases = leases.filter(|lease| {

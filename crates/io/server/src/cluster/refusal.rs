@@ -1,7 +1,9 @@
 //! Problems of budgets, runs and nodes with leases: codes, fields and the nearest name.
 
+use bursar_client::api::body::MISTAKES_MAX;
+use bursar_client::object;
 use bursar_client::problem::{FieldError, Range};
-use bursar_client::{Code, Problem, nearest};
+use bursar_client::{Code, Problem};
 use bursar_engine::cluster::explain::Wait;
 use bursar_engine::cluster::{Refusal, Run};
 use bursar_engine::explain::run::{Waiting, alone};
@@ -49,6 +51,7 @@ fn explain_wait(problem: &mut Problem, state: &State, caller: &Caller, run: &Run
         wait,
     };
     problem.trace = view.trace(&wait.trace);
+    problem.note = alone(&state.clusters, run);
     problem.holders = view.holders(wait);
     problem.detail = waiting.headline();
     let changes = waiting.changes().into_iter().map(str::to_owned);
@@ -64,17 +67,16 @@ pub(crate) fn add_facts(
 ) {
     match refusal {
         Refusal::BudgetMistakes { mistakes } => {
-            let errors = mistakes.iter().map(|(id, mistake)| {
-                let path = format!("budget/{id}: {}", mistake.path);
-                FieldError::new(path, mistake.wrong.to_string())
-            });
-            problem.errors = errors.collect();
+            let errors = mistakes.iter().take(MISTAKES_MAX);
+            problem.errors = errors
+                .map(|(id, mistake)| object::budget::field_error(id, mistake))
+                .collect();
         }
-        Refusal::RunMistakes { mistakes, .. } => {
-            let errors = mistakes
-                .iter()
-                .map(|mistake| FieldError::new(&mistake.path, mistake.wrong.to_string()));
-            problem.errors = errors.collect();
+        Refusal::RunMistakes { run, mistakes } => {
+            let errors = mistakes.iter();
+            problem.errors = errors
+                .map(|mistake| object::run::field_error(run, mistake))
+                .collect();
         }
         Refusal::PolicyZero { field } => {
             problem.errors = vec![FieldError::new(field, "must be more than 0")];
@@ -100,12 +102,10 @@ pub(crate) fn add_facts(
             });
         }
         Refusal::NoSuchBudget { budget } => {
-            let names = sight::budgets(state, caller).map(|known| known.id().to_string());
-            problem.suggestion = near(budget.as_str(), &names.collect::<Vec<_>>());
+            sight::add_near_budgets(problem, state, caller, budget);
         }
         Refusal::NoSuchRun { run } => {
-            let names = sight::runs(state, caller).map(|known| known.run.id().to_string());
-            problem.suggestion = near(run.as_str(), &names.collect::<Vec<_>>());
+            sight::add_near_runs(problem, state, caller, run);
         }
         Refusal::NeverCovered { run, trace } => {
             let view = View {
@@ -122,8 +122,4 @@ pub(crate) fn add_facts(
         | Refusal::NotLive { .. }
         | Refusal::NodeInUse { .. } => {}
     }
-}
-
-fn near(name: &str, names: &[String]) -> Option<String> {
-    nearest(name, names.iter().map(String::as_str)).map(str::to_owned)
 }

@@ -12,7 +12,7 @@ use bursar_units::ScopedName;
 
 use super::answers::View;
 use super::effect::only_run;
-use super::{note_covers, sight};
+use super::{ended_since, note_covers, sight};
 use crate::caller::Caller;
 use crate::service::refusal::of_refusal;
 use crate::service::{Answer, ObjectChange, Service, WriteMode, WriteOptions, last_record};
@@ -42,7 +42,10 @@ impl Service {
                     caller: &caller,
                 },
             );
-            let wanted = sight::runs(&state, &caller).filter(|shown| is_wanted(&filter, shown));
+            let since = ended_since(filter.since, now);
+            let wanted = sight::runs(&state, &caller).filter(|shown| {
+                is_wanted(&filter, shown) && shown.end.as_ref().is_none_or(|end| since <= end.at)
+            });
             let mut all: Vec<(String, Shown)> = wanted.map(|shown| (key(&shown), shown)).collect();
             all.sort_by(|(a, _), (b, _)| a.cmp(b));
             let after = cursor.as_deref();

@@ -1,5 +1,7 @@
 //! Owners of the objects and events of the cluster.
 
+use std::collections::BTreeSet;
+
 use bursar_client::{Code, Problem, nearest};
 use bursar_engine::State;
 use bursar_engine::cluster::budget::{Budget, BudgetId};
@@ -19,11 +21,22 @@ pub(crate) fn run(state: &State, caller: &Caller, name: &ScopedName) -> Result<S
     let found = state.clusters.run_named(name);
     let found = found.filter(|shown| caller.sees_owner(&shown.run.owner));
     found.ok_or_else(|| {
-        let names: Vec<String> = runs(state, caller)
-            .map(|of| of.run.id().to_string())
-            .collect();
-        not_found("run", name.as_str(), &names)
+        let mut problem = not_found("run", name);
+        add_near_runs(&mut problem, state, caller, name);
+        problem
     })
+}
+
+/// Adds the nearest name of a run that was not found, and the namespaces that have its name.
+pub(crate) fn add_near_runs(
+    problem: &mut Problem,
+    state: &State,
+    caller: &Caller,
+    name: &ScopedName,
+) {
+    let known = state.clusters.runs().take(VISIBLE_MAX);
+    let known = known.filter(|shown| caller.sees_owner(&shown.run.owner));
+    add_near(problem, name, known.map(|shown| shown.run.id()));
 }
 
 /// Budgets that the caller may see, by identity.
@@ -40,19 +53,55 @@ pub(crate) fn budget<'a>(
     let found = state.clusters.accounts().budget(id);
     let found = found.filter(|budget| caller.sees_owner(&budget.owner));
     found.ok_or_else(|| {
-        let names: Vec<String> = budgets(state, caller)
-            .map(|of| of.id().to_string())
-            .collect();
-        not_found("budget", id.as_str(), &names)
+        let name = ScopedName::new(id.as_str());
+        let none = |_| Problem::new(Code::NotFound, format!("no budget `{id}`"));
+        let mut problem = name.map_or_else(none, |name| not_found("budget", &name));
+        add_near_budgets(&mut problem, state, caller, id);
+        problem
     })
 }
 
-fn not_found(kind: &str, name: &str, names: &[String]) -> Problem {
-    Problem {
-        suggestion: nearest(name, names.iter().map(String::as_str)).map(str::to_owned),
-        ..Problem::new(Code::NotFound, format!("no {kind} `{name}`"))
+/// Adds the nearest name of a budget that was not found, and the namespaces that have its name.
+pub(crate) fn add_near_budgets(
+    problem: &mut Problem,
+    state: &State,
+    caller: &Caller,
+    id: &BudgetId,
+) {
+    let known = state.clusters.accounts().budgets().take(VISIBLE_MAX);
+    let known = known.filter(|budget| caller.sees_owner(&budget.owner));
+    let names = known.map(|budget| ScopedName::of(&budget.namespace, &budget.name));
+    if let Ok(name) = ScopedName::new(id.as_str()) {
+        add_near(problem, &name, names);
     }
 }
+
+fn not_found(kind: &str, name: &ScopedName) -> Problem {
+    let (namespace, name) = (name.namespace(), name.name());
+    Problem::new(
+        Code::NotFound,
+        format!("no {kind} `{name}` in namespace {namespace}"),
+    )
+}
+
+/// The name that is suggested is a full one, unless it is in the same namespace.
+fn add_near(problem: &mut Problem, name: &ScopedName, known: impl Iterator<Item = ScopedName>) {
+    let known: BTreeSet<ScopedName> = known.collect();
+    let near = nearest(name.as_str(), known.iter().map(ScopedName::as_str));
+    let in_place = |near: &str| {
+        let place = near.strip_prefix(name.namespace());
+        let bare = place.and_then(|rest| rest.strip_prefix('/'));
+        bare.unwrap_or(near).to_owned()
+    };
+    problem.suggestion = near.map(in_place);
+    let same = known
+        .iter()
+        .filter(|other| other.name() == name.name() && other.namespace() != name.namespace());
+    problem.namespaces = same.map(|other| other.namespace().to_owned()).collect();
+}
+
+/// Runs or budgets that are compared with a name that was not found.
+const VISIBLE_MAX: usize = 1_000;
 
 /// The owner of an event, as far as the state knows it; `None` if it belongs to the server.
 pub(crate) fn event_owner(state: &State, event: &Event) -> Option<Label> {

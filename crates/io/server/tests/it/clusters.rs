@@ -708,10 +708,24 @@ async fn an_epoch_is_closed_once_for_a_key() {
         .is_problem("not-found");
 }
 
-/// Input that must be refused with its path: the object, the code, and a part of the answer.
+/// Everything that a refusal must leave alone, with the head of the ledger.
+async fn everything(world: &World) -> Vec<Value> {
+    let mut all = Vec::new();
+    for list in ["runs", "leases", "budgets", "nodes", "usage?by=run"] {
+        all.push(get(world, &format!("/v1/{list}")).await);
+    }
+    all
+}
+
+/// Input that must be refused with its path: the object, the code, and a part of the answer. A run
+/// goes on meanwhile, and nothing changes.
 #[tokio::test(start_paused = true)]
 async fn bad_input_is_refused_by_its_path() {
     let world = cluster().await;
+    let running = run("bio", "running", &gpus("org:bio", 8));
+    assert_eq!(put(&world, operator(), &running, "").await.status, 201);
+    tokio::time::advance(std::time::Duration::from_hours(1)).await;
+    let before = everything(&world).await;
     let with = |field: &str, value: Value| {
         let mut of = envelope(8);
         of[field] = value;
@@ -723,6 +737,11 @@ async fn bad_input_is_refused_by_its_path() {
             &json!({"owner": "org:x", "envelopes": [envelope(8)], "aggregateCaps":
             [{"name": "all", "flavor": "h100", "envelopes": members, "maxConcurrency": 8}]}),
         )
+    };
+    let cap_with = |field: &str, value: Value| {
+        let mut of = cap(json!(["h100"]));
+        of["spec"]["aggregateCaps"][0][field] = value;
+        of
     };
     let window = |start: &str, end: &str| {
         let mut of = envelope(8);
@@ -810,6 +829,42 @@ async fn bad_input_is_refused_by_its_path() {
         ),
         (run_with("priority", json!(101)), "invalid", "spec.priority"),
         (
+            run_with("priority", json!(-101)),
+            "invalid",
+            "spec.priority",
+        ),
+        (
+            cap_with("end", json!("2026-01-01T00:00:00")),
+            "invalid",
+            "spec.aggregateCaps[0].end",
+        ),
+        (
+            cap_with("renew", json!("quarter")),
+            "invalid",
+            "spec.aggregateCaps[0]",
+        ),
+        (
+            cap_with("maxGPUHours", json!(-1)),
+            "invalid",
+            "spec.aggregateCaps[0].maxGPUHours",
+        ),
+        (
+            with(
+                "lending",
+                json!({"allow": true, "to": ["*"], "maxConcurrency": 0}),
+            ),
+            "invalid",
+            "lending.maxConcurrency",
+        ),
+        (
+            with(
+                "lending",
+                json!({"allow": true, "to": ["*"], "maxGPUHours": -1}),
+            ),
+            "invalid",
+            "lending.maxGPUHours",
+        ),
+        (
             run_with("expectedDuration", json!("-1h")),
             "invalid",
             "spec.expectedDuration",
@@ -825,7 +880,61 @@ async fn bad_input_is_refused_by_its_path() {
         if code == "invalid" {
             assert!(problem["errors"][0]["path"].is_string(), "{problem:#}");
         }
+        assert_eq!(everything(&world).await, before, "{object}");
     }
+    let both = json!({"objects": [
+        budget("x", &json!({"owner": "org:x", "parents": ["org:y"], "envelopes": []})),
+        budget("y", &json!({"owner": "org:y", "parents": ["org:x"], "envelopes": []}))]});
+    let reply = world.ask("POST", "/v1/apply", &both.to_string()).await;
+    let errors = &reply.is_problem("invalid")["errors"];
+    let of = |at: usize| (errors[at]["object"].clone(), errors[at]["path"].clone());
+    let path = json!("spec.parents[0]");
+    assert_eq!(of(0), (json!("budget/x/q4"), path.clone()));
+    assert_eq!(of(1), (json!("budget/y/q4"), path));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_with_leases_is_not_removed_and_everything_is_as_before() {
+    let world = cluster().await;
+    put(
+        &world,
+        operator(),
+        &run("bio", "r", &gpus("org:bio", 8)),
+        "",
+    )
+    .await;
+    let before = everything(&world).await;
+    let node = before[1]["items"][0]["node"].as_str().unwrap();
+    let reply = world.ask("DELETE", &format!("/v1/nodes/{node}"), "").await;
+    assert_eq!(reply.status, 409, "{}", reply.text());
+    reply.is_problem("conflict");
+    assert_eq!(everything(&world).await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_was_not_found_comes_with_the_namespaces_that_the_caller_may_see() {
+    let world = cluster().await;
+    for (namespace, owner) in [("rai", "org:ai:rai"), ("bio", "org:bio")] {
+        let object = run(namespace, "r", &gpus(owner, 8));
+        put(&world, operator(), &object, "").await;
+    }
+    for (by, expected) in [
+        (operator(), json!(["bio", "rai"])),
+        (user(&["org:bio"]), json!(["bio"])),
+        (user(&["org:x"]), Value::Null),
+    ] {
+        for path in ["/v1/runs/lab/r", "/v1/explain/run/lab/r"] {
+            let reply = world.ask_as(by.clone(), "GET", path, "").await;
+            assert_eq!(
+                reply.is_problem("not-found")["namespaces"],
+                expected,
+                "{path}"
+            );
+        }
+    }
+    let reply = world.ask("GET", "/v1/budgets/lab/q4", "").await;
+    let namespaces = &reply.is_problem("not-found")["namespaces"];
+    assert_eq!(*namespaces, json!(["bio", "rai", "speech"]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -182,6 +182,8 @@ async fn no_answer_to_a_tenant_names_another() {
             .replace("no booking `zeta`", "")
             .replace("no node `zeta`", "")
             .replace("no lease `zeta`", "")
+            .replace("no run `zeta`", "")
+            .replace("no budget `zeta`", "")
             .replace("node `zeta`", "")
             .replace("/zeta", "");
         for name in ["zeta", "yota", "secret-project"] {

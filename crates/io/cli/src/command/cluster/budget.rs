@@ -232,7 +232,7 @@ async fn show(session: &mut Session, name: &str, scope: &Scope) -> Result<(), St
     let client = session.client().await?;
     let budget = match client.budget(&name).await {
         Ok(budget) => budget,
-        Err(error) => return Err(names::not_here(&client, error, Kind::Budget, &name).await),
+        Err(error) => return Err(names::not_here(error, Kind::Budget, &name)),
     };
     session.show(&budget, &format!("budget/{name}"), |look| {
         text(&name, &budget, look)
@@ -409,10 +409,10 @@ fn meter_words(meter: &MeterStatus, look: &Look) -> String {
     };
     let lasts = meter.lasts_to;
     let lasts = lasts.map(|at| format!("; lasts to {}", look.absolute(at)));
-    let closed = if meter.open {
-        ""
-    } else {
+    let closed = if meter.over {
         "; its last window is over"
+    } else {
+        ""
     };
     format!(
         "{gpus} GPUs now; {used} GPU-hours used{held}{}{closed}",
@@ -433,7 +433,7 @@ async fn rotate(
     let id = format!("{name}/{}", request.envelope);
     let budget = match client.rotate_envelope(&key, &name, &request, mode).await {
         Ok(budget) => budget,
-        Err(error) => return Err(names::not_here(&client, error, Kind::Budget, &name).await),
+        Err(error) => return Err(names::not_here(error, Kind::Budget, &name)),
     };
     session.show(&budget, &format!("envelope/{id}"), |look| {
         let subject = look.paint(Meaning::Subject, &format!("envelope {id}"));

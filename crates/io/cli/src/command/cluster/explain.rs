@@ -37,7 +37,11 @@ pub(in crate::command) fn text(
     }
     if is_asked(Question::Who) {
         let total = explanation.who.iter().map(gpus).sum();
-        let payers = explanation.who.iter().map(|who| payer(who, total));
+        let is_waiting = explanation.waits_for.is_some();
+        let payers = explanation
+            .who
+            .iter()
+            .map(|who| payer(who, total, is_waiting));
         parts.push(("WHO", payers.collect()));
     }
     if question.is_none() {
@@ -95,8 +99,9 @@ fn gpus(who: &Who) -> u64 {
     }
 }
 
-/// `speech/q4/h100 pays for all 24 (own, 24/32 free), holds ahead 1,152 GPU-hours`.
-fn payer(who: &Who, total: u64) -> String {
+/// `speech/q4/h100 pays for all 24 (own, 0/32 free), holds ahead 1,152 GPU-hours`; of a waiting run,
+/// what would be if it started now.
+fn payer(who: &Who, total: u64, is_waiting: bool) -> String {
     let Who::Pays {
         envelope,
         gpus,
@@ -127,7 +132,12 @@ fn payer(who: &Who, total: u64) -> String {
     let free = free
         .map(|(free, limit)| format!(", {}/{} free", words::number(free), words::number(limit)));
     let held = held_gpu_ms.filter(|held| *held > 0);
-    let held = held.map(|ms| format!(", holds ahead {}", words::gpu_hours(ms)));
+    let (pays, holds) = if is_waiting {
+        ("would pay", "would hold")
+    } else {
+        ("pays", "holds")
+    };
+    let held = held.map(|ms| format!(", {holds} ahead {}", words::gpu_hours(ms)));
     format!(
         "{payer} {pays} for {all}{} ({right}{}){}{}",
         words::number(*gpus),
@@ -182,7 +192,7 @@ mod tests {
 WHY     RUN             OWNER       GPUS  STATED END
         rai/eval-sweep  org:ai:rai    16  -
         rai/llm-7b      org:ai:rai    32  Tue 17 Nov 09:00
-WHO     speech/q4/h100 pays for all 24 (own, 24/32 free), holds ahead 1,152 GPU-hours
+WHO     speech/q4/h100 would pay for all 24 (own, 24/32 free), would hold ahead 1,152 GPU-hours
 SOONER  ask for fewer GPUs
 AHEAD   nobody waits before it\n";
         assert_eq!(text(&explanation, None, &look), expected);

@@ -1,9 +1,7 @@
 //! Namespaces and names of the cluster's objects on the command line.
 
 use bursar_client::api::ListAnswer;
-use bursar_client::api::cluster::{ListBudgets, ListRuns, ScopedMetadata};
 use bursar_client::api::query::Parameter as _;
-use bursar_client::{Client, Code};
 use bursar_engine::{Kind, Reference, words};
 use bursar_units::{DEFAULT_NAMESPACE, Label, ObjectName, ScopedName};
 
@@ -79,40 +77,17 @@ pub(super) async fn note_elsewhere<T, E>(
 }
 
 /// The failure of an object that was not found, with the namespaces that have one of its name.
-pub(in crate::command) async fn not_here(
-    client: &Client,
+pub(in crate::command) fn not_here(
     error: bursar_client::client::Error,
     kind: Kind,
     name: &ScopedName,
 ) -> Stop {
-    let Stop::Failed(mut failure) = Stop::from(error) else {
-        return Stop::Exit(crate::failure::exit::REFUSED);
+    let mut stop = Stop::from(error);
+    let Stop::Failed(failure) = &mut stop else {
+        return stop;
     };
-    let problem = failure.problem.as_ref();
-    if problem.is_none_or(|problem| problem.code != Code::NotFound) {
-        return Stop::Failed(failure);
-    }
-    let all: Vec<ScopedMetadata> = if kind == Kind::Budget {
-        let all = client.budgets(&ListBudgets::default()).await;
-        let all = all.map(|all| all.items).unwrap_or_default();
-        all.into_iter().map(|budget| budget.metadata).collect()
-    } else {
-        let all = client.runs(&ListRuns::default()).await;
-        let all = all.map(|all| all.items).unwrap_or_default();
-        all.into_iter().map(|run| run.metadata).collect()
-    };
-    let same = all
-        .into_iter()
-        .filter(|one| one.name.as_str() == name.name());
-    let mut namespaces: Vec<String> = same
-        .map(|one| {
-            one.namespace
-                .map_or(DEFAULT_NAMESPACE.to_owned(), |one| one.to_string())
-        })
-        .collect();
-    namespaces.retain(|one| one != name.namespace());
-    namespaces.sort();
-    namespaces.dedup();
+    let namespaces = failure.problem.as_ref().map(|problem| &problem.namespaces);
+    let namespaces: &[String] = namespaces.map_or(&[], Vec::as_slice);
     if let Some(first) = namespaces.first() {
         let bare = name.name();
         let have = match namespaces.len() {
@@ -121,7 +96,7 @@ pub(in crate::command) async fn not_here(
         };
         failure.hint = Some(format!("{have} a {kind} {bare}, as in `-n {first}`"));
     }
-    Stop::Failed(failure)
+    stop
 }
 
 /// The label of a filter.

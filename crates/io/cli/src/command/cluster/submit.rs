@@ -1,12 +1,12 @@
 //! `bursar run submit` and `bursar run plan`.
 
 use bursar_client::api::cluster::{PlaceSpec, PutRun, RunAnswer, RunSpec};
-use bursar_client::api::{ChangeKind, Explanation};
+use bursar_client::api::{ChangeKind, Explanation, Who};
 use bursar_client::client::Mode;
 use bursar_client::object::{File, Object, names_namespace, read_files};
 use bursar_engine::cluster::Stage;
 use bursar_engine::words;
-use bursar_units::{DEFAULT_NAMESPACE, Millis, ObjectName, ScopedName};
+use bursar_units::{DEFAULT_NAMESPACE, ObjectName, ScopedName};
 
 use super::columns::unfunded;
 use super::{names, trace, where_words};
@@ -30,22 +30,28 @@ pub(super) async fn run(
     let mut runs = Vec::new();
     for path in &arguments.files {
         for file in apply::read(session, path)? {
-            runs.push(read(session, arguments, file)?);
+            let (name, object) = read(session, arguments, file.clone())?;
+            runs.push((name, object, Some(file)));
         }
     }
     if arguments.files.is_empty() {
-        runs.push(of_flags(session, arguments)?);
+        let (name, object) = of_flags(session, arguments)?;
+        runs.push((name, object, None));
     }
     let client = session.client().await?;
     let options = PutRun {
         now: arguments.now.then_some(true),
     };
-    for (name, object) in &runs {
+    for (name, object, file) in &runs {
         let value = object.to_value();
         let answer = client.put_run(name, &value, &options, mode).await;
         let answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return Err(trace::refused(&client, error.into(), object).await),
+            Err(error) => {
+                let files = file.as_slice();
+                let stop = apply::refused(session, files, name.namespace(), "submitted", error);
+                return Err(trace::refused(stop));
+            }
         };
         session.show(&answer, &format!("run/{name}"), |look| {
             text(name, &answer, look)
@@ -261,20 +267,27 @@ pub(super) fn place_words(place: &PlaceSpec) -> String {
     parts.collect::<Vec<_>>().join("/")
 }
 
-/// Payers, with the hours that they pay in advance if the run states its length.
+/// Payers, with the hours that they hold ahead for a run that states its length.
 fn payers(answer: &RunAnswer) -> String {
     let spec = &answer.run.spec;
-    let length = spec
-        .expected_duration
-        .as_ref()
-        .or(spec.max_duration.as_ref());
-    let length = length.and_then(|text| text.parse::<Millis>().ok());
+    let is_stated = spec.expected_duration.is_some() || spec.max_duration.is_some();
+    let held_by = |envelope: &str| {
+        let of_payer = answer.explanation.who.iter().filter_map(|who| match who {
+            Who::Pays {
+                envelope: Some(payer),
+                held_gpu_ms,
+                ..
+            } if payer == envelope => *held_gpu_ms,
+            _ => None,
+        });
+        of_payer.reduce(u64::saturating_add).filter(|_| is_stated)
+    };
     let payer = |take: &bursar_engine::cluster::budget::Take, count: usize| {
         let gpus = match count {
             1 => String::new(),
             _ => format!("{} ", words::number(take.gpus)),
         };
-        let hours = length.map(|length| length.ms().saturating_mul(take.gpus));
+        let hours = held_by(&take.envelope.to_string());
         let hours = hours.map(|ms| format!(", up to {}", words::gpu_hours(ms)));
         format!("{gpus}{}{}", take.envelope, hours.unwrap_or_default())
     };

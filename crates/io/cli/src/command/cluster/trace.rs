@@ -1,9 +1,8 @@
 //! The walk over the envelopes that may pay for a run, as a table.
 
-use bursar_client::api::cluster::ListBudgets;
-use bursar_client::object::Object;
-use bursar_client::{Client, Code, Problem};
-use bursar_engine::cluster::budget::cover::{Bound, Dimension, Relation, Row, RowState};
+use bursar_client::api::cluster::CoverRow;
+use bursar_client::{Code, Problem};
+use bursar_engine::cluster::budget::cover::{Bound, Dimension, RowState};
 use bursar_engine::cluster::budget::{MeterId, Pool};
 use bursar_engine::words;
 
@@ -12,7 +11,7 @@ use crate::layout::{Column, Look, Shown, escaped_line, table};
 
 /// A row with the room of its bounds: all of it in the walk on empty meters, otherwise the rest.
 struct Payer {
-    row: Row,
+    row: CoverRow,
     is_empty: bool,
 }
 
@@ -29,8 +28,8 @@ const COLUMNS: &[Column<Payer>] = &[
     Column::of_text("BOUND BY", Shown::Always, |payer, _| bound_words(payer)),
 ];
 
-/// A refusal with the walk, the missing payers and the way out.
-pub(super) async fn refused(client: &Client, stop: Stop, object: &Object) -> Stop {
+/// A refusal with the walk, its note and the way out.
+pub(in crate::command) fn refused(stop: Stop) -> Stop {
     let Stop::Failed(mut failure) = stop else {
         return stop;
     };
@@ -38,44 +37,28 @@ pub(super) async fn refused(client: &Client, stop: Stop, object: &Object) -> Sto
         return Stop::Failed(failure);
     };
     if !problem.trace.is_empty() {
-        let has_relatives = has_relatives(client, object).await;
-        failure.body = body(problem, object, has_relatives);
+        failure.body = body(problem);
     }
     if failure.hint.is_none() {
-        failure.hint = hint(&problem.changes);
+        failure.hint = hint(problem);
     }
     Failure { ..*failure }.into()
 }
 
-/// The first ways out; the flag that refuses to wait is the first of all.
-fn hint(changes: &[String]) -> Option<String> {
-    let changes = changes.iter().map(|text| escaped_line(text).into_owned());
+/// The first ways out. A run that would wait was refused because of a flag.
+fn hint(problem: &Problem) -> Option<String> {
+    if problem.code == Code::WouldWait {
+        return Some("submit it without `--now`, and it waits".to_owned());
+    }
+    let changes = problem.changes.iter().map(|text| escaped_line(text));
     match changes.take(2).collect::<Vec<_>>().as_slice() {
         [] => None,
-        [first, ..] if first.contains("`now`") => Some(first.replace("`now`", "`--now`")),
-        [first] => Some(first.clone()),
+        [first] => Some(first.to_string()),
         [first, second, ..] => Some(format!("{first}, or {second}")),
     }
 }
 
-/// Whether the owner of a run has a family; also if that cannot be known.
-async fn has_relatives(client: &Client, object: &Object) -> bool {
-    let Object::Run { spec, .. } = object else {
-        return true;
-    };
-    let filter = ListBudgets {
-        owner: spec.owner.clone(),
-        ..ListBudgets::default()
-    };
-    let Ok(budgets) = client.budgets(&filter).await else {
-        return true;
-    };
-    let statuses = budgets.items.iter().map(|budget| budget.status.as_deref());
-    let mut families = statuses.map(|status| status.is_none_or(|status| !status.family.is_empty()));
-    spec.owner.is_none() || families.any(|is_some| is_some)
-}
-
-fn body(problem: &Problem, object: &Object, has_relatives: bool) -> String {
+fn body(problem: &Problem) -> String {
     let look = Look {
         now: bursar_units::Instant::from_ms(0),
         zone: jiff::tz::TimeZone::UTC,
@@ -87,7 +70,8 @@ fn body(problem: &Problem, object: &Object, has_relatives: bool) -> String {
     let payers: Vec<Payer> = rows.map(|row| Payer { row, is_empty }).collect();
     let table = table(COLUMNS, &payers, &look, false);
     let lines = table.lines().map(str::to_owned);
-    let note = note(&problem.trace, object, has_relatives).map(|note| format!("note: {note}"));
+    let note = problem.note.as_ref();
+    let note = note.map(|note| format!("note: {}", escaped_line(note)));
     let mut text = String::new();
     for line in lines.chain(note) {
         text.extend(["  ", &line, "\n"]);
@@ -96,43 +80,15 @@ fn body(problem: &Problem, object: &Object, has_relatives: bool) -> String {
 }
 
 /// The first row of each envelope and right: the later groups of a run find what earlier ones left.
-fn first_of_each(rows: &[Row]) -> Vec<Row> {
-    let mut first: Vec<Row> = Vec::new();
+fn first_of_each(rows: &[CoverRow]) -> Vec<CoverRow> {
+    let mut first: Vec<CoverRow> = Vec::new();
     for row in rows {
-        let is_same = |known: &&Row| known.envelope == row.envelope && known.pool == row.pool;
+        let is_same = |known: &&CoverRow| known.envelope == row.envelope && known.pool == row.pool;
         if !first.iter().any(|known| is_same(&known)) {
             first.push(row.clone());
         }
     }
     first
-}
-
-/// Kinds of payers that the walk did not find.
-fn note(rows: &[Row], object: &Object, has_relatives: bool) -> Option<String> {
-    let Object::Run { spec, .. } = object else {
-        return None;
-    };
-    let has = |relations: &[Relation]| rows.iter().any(|row| relations.contains(&row.relation));
-    let owner = spec.owner.as_ref();
-    let owner = owner.or_else(|| {
-        let own = rows.iter().find(|row| row.relation == Relation::Owner);
-        own.map(|row| &row.owner)
-    });
-    let owner = owner.map_or("its owner", bursar_units::Label::as_str);
-    let has_family = has(&[Relation::Sibling, Relation::Ancestor, Relation::Cousin]);
-    let no_family = if has_relatives {
-        format!("no relative of {owner} has an envelope of {}", spec.flavor)
-    } else {
-        format!("{owner} has no family")
-    };
-    let funding = spec.funding.as_ref();
-    let names_sponsor = funding.is_some_and(|funding| !funding.sponsors.is_empty());
-    match (has_family, names_sponsor) {
-        (false, false) => Some(format!("{no_family}, and the run names no sponsor")),
-        (false, true) => Some(no_family),
-        (true, false) => Some("the run names no sponsor".to_owned()),
-        (true, true) => None,
-    }
 }
 
 /// `concurrency 32 (ConcurrencyCapExceeded)`.
@@ -159,7 +115,7 @@ fn bound_words(payer: &Payer) -> String {
     }
 }
 
-fn meter_words(meter: &MeterId, dimension: Dimension, row: &Row, room: &str) -> String {
+fn meter_words(meter: &MeterId, dimension: Dimension, row: &CoverRow, room: &str) -> String {
     let lent = row.pool == Pool::Lent;
     match (meter, dimension) {
         (MeterId::Envelope(_), Dimension::Gpus) => {
@@ -186,23 +142,12 @@ fn meter_words(meter: &MeterId, dimension: Dimension, row: &Row, room: &str) -> 
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-    use bursar_client::object::{File, Object, read_files};
+    use bursar_client::api::cluster::CoverRow;
     use bursar_client::{Code, Problem};
-    use bursar_engine::cluster::budget::cover::Row;
 
     use super::body;
 
-    fn run() -> Object {
-        let text = "apiVersion: bursar.dev/v1alpha1\nkind: Run\nmetadata: {name: fold-xl}\n\
-                    spec: {owner: 'org:bio', flavor: h100, totalGPUs: 40, podGPUs: 8}\n";
-        let file = File {
-            name: "fold-xl.yaml".to_owned(),
-            bytes: text.into(),
-        };
-        read_files(&[file]).unwrap().pop().unwrap()
-    }
-
-    fn row(envelope: &str, relation: &str, more: &str) -> Row {
+    fn row(envelope: &str, relation: &str, more: &str) -> CoverRow {
         let text = format!(
             r#"{{"group":0,"envelope":"{envelope}","owner":"org:bio","relation":"{relation}",
                 "pool":"own","here":true,"gpus":0,{more}}}"#
@@ -218,14 +163,12 @@ mod tests {
         again.group = 1;
         let mut problem = Problem::new(Code::NeverFits, "");
         problem.trace = vec![own, again];
+        problem.note = Some("org:bio has no family, and the run names no sponsor".to_owned());
         let expected = "  ENVELOPE     RELATION  PAYS AT MOST  BOUND BY
   bio/q4/h100  own                 32  concurrency 32 (ConcurrencyCapExceeded)
   note: org:bio has no family, and the run names no sponsor\n";
-        assert_eq!(body(&problem, &run(), false), expected);
+        assert_eq!(body(&problem), expected);
         problem.trace = vec![row("a/b/c", "sibling", r#""state":"sharing-off","room":0"#)];
-        assert!(
-            body(&problem, &run(), false)
-                .contains("  a/b/c     sibling              0  it does not share\n")
-        );
+        assert!(body(&problem).contains("  a/b/c     sibling              0  it does not share\n"));
     }
 }

@@ -118,8 +118,8 @@ pub struct MeterStatus {
     )]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub end: Option<Instant>,
-    /// False after the last window.
-    pub open: bool,
+    /// True after the last window.
+    pub over: bool,
     /// GPUs in use.
     pub gpus_used: u64,
     /// The most GPUs; absent: no limit.
@@ -141,7 +141,7 @@ pub struct MeterStatus {
     #[schema(value_type = Option<String>, format = DateTime)]
     pub lasts_to: Option<Instant>,
     /// Epochs that are over.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub closed: Vec<EpochStatus>,
 }
 

@@ -8,7 +8,7 @@ use crate::Problem;
 use crate::api::query::{Parameter, Since, Wait, Words, one_of, query};
 
 query! {
-    /// Filter of runs; absent parameters select all.
+    /// Filter of runs. Without `since`: live ones, and those that ended in the last 24 hours.
     pub struct ListRuns {
         /// Namespace.
         namespace "namespace": ObjectName;
@@ -16,6 +16,8 @@ query! {
         owner "owner": Label;
         /// `waiting`, `starting`, `running`, `stopping`, `ended`, or several separated by commas.
         state "state": Words<Stage>;
+        /// Also runs that ended since this time.
+        since "since": Since;
     }
 }
 

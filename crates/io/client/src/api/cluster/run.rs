@@ -1,7 +1,7 @@
 //! Runs as declared objects, in Kubernetes form.
 
-use bursar_engine::cluster::budget::cover::Row;
-use bursar_engine::cluster::budget::{Class, Pool, Take};
+use bursar_engine::cluster::budget::cover::{Bound, Relation, Row, RowState};
+use bursar_engine::cluster::budget::{Class, EnvelopeId, Pool, Take};
 use bursar_engine::cluster::explain::WaitReason;
 use bursar_engine::cluster::run::WIDTH_MAX;
 use bursar_engine::cluster::{Outcome, Reason, Stage};
@@ -63,7 +63,7 @@ pub struct RunStatus {
     /// GPUs that it asked for.
     pub gpus_asked: u64,
     /// Claims that pay for it, oldest first, then those that nobody pays.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub claims: Vec<RunClaim>,
     /// Nodes that it is on; those that it was on, if it has ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -168,13 +168,12 @@ pub struct RunAnswer {
     /// Its state, explained.
     pub explanation: Explanation,
     /// Envelopes that pay, or would pay now, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     #[schema(value_type = Vec<crate::api::cluster::run::TakeSchema>)]
     pub takes: Vec<Take>,
     /// The walk over all envelopes that may pay, if it waits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<crate::api::cluster::run::RowSchema>)]
-    pub trace: Vec<Row>,
+    pub trace: Vec<CoverRow>,
     /// Events that the submission would write now, as in the record; of a dry run only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
@@ -200,38 +199,64 @@ pub struct TakeSchema {
     pub gpus: u64,
 }
 
-/// Schema of a row of the walk.
-#[cfg(feature = "schema")]
-#[derive(ToSchema)]
-#[schema(as = CoverRow)]
+/// A row of the walk over the envelopes that may pay for a run.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct RowSchema {
+pub struct CoverRow {
     /// Number of the group in the run, from 0.
-    pub group: u64,
+    pub group: usize,
     /// The envelope.
-    pub envelope: String,
+    #[schema(value_type = String)]
+    pub envelope: EnvelopeId,
     /// Owner of the envelope.
-    pub owner: String,
+    #[schema(value_type = String)]
+    pub owner: Label,
     /// Relation of that owner to the owner of the run.
-    pub relation: crate::api::word::Relation,
+    #[schema(value_type = crate::api::word::Relation)]
+    pub relation: Relation,
     /// Right by which it would pay.
-    pub pool: crate::api::word::Pool,
+    #[schema(value_type = crate::api::word::Pool)]
+    pub pool: Pool,
     /// Whether its selector matches the domain.
     pub here: bool,
     /// State of the row.
-    pub state: crate::api::word::RowState,
+    #[schema(value_type = crate::api::word::RowState)]
+    pub state: RowState,
     /// GPUs for which the row has room.
     pub room: u64,
     /// Bound that left this room: a meter with its dimension, or the borrow limit.
-    pub bound: Option<Object>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub bound: Option<Bound>,
     /// GPUs taken from the row.
     pub gpus: u64,
-    /// End of the promise that it would give, in milliseconds since the epoch.
-    pub until: Option<u64>,
+    /// End of the promise that it would give.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "instant::optional"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub until: Option<Instant>,
 }
 
-#[cfg(feature = "schema")]
-type Object = serde_json::Value;
+impl From<&Row> for CoverRow {
+    fn from(row: &Row) -> Self {
+        Self {
+            group: row.group,
+            envelope: row.envelope.clone(),
+            owner: row.owner.clone(),
+            relation: row.relation,
+            pool: row.pool,
+            here: row.here,
+            state: row.state,
+            room: row.room,
+            bound: row.bound.clone(),
+            gpus: row.gpus,
+            until: row.until,
+        }
+    }
+}
 
 const WHOLE_GPUS: Shape = Shape::Whole {
     min: 1,

@@ -72,7 +72,7 @@ pub struct UsageRow {
     #[serde(flatten)]
     pub sums: UsageSums,
     /// Debits by envelope, class and epoch, by run; the unfunded time has none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub debits: Vec<UsageDebit>,
 }
 

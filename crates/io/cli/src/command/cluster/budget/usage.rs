@@ -29,7 +29,7 @@ pub(super) async fn run(session: &mut Session, arguments: &UsageArguments) -> Re
     let owner = match &name {
         Some(name) => match client.budget(name).await {
             Ok(budget) => Some(budget.spec.owner),
-            Err(error) => return Err(names::not_here(&client, error, Kind::Budget, name).await),
+            Err(error) => return Err(names::not_here(error, Kind::Budget, name)),
         },
         None => None,
     };
