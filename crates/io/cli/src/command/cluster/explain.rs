@@ -120,7 +120,6 @@ fn payer(who: &Who, total: u64, is_waiting: bool) -> String {
     } else {
         ""
     };
-    let pays = if bound.is_some() { "would pay" } else { "pays" };
     let bound = bound.as_ref().map(|bound| format!(": {bound}"));
     let right = match class {
         Class::Owned => "own",
