@@ -165,11 +165,7 @@ impl Clusters {
     /// The same before the other deadlines of an instant: if one is still to come that goes before
     /// shares (R8), then shares of hours wait for it.
     pub(crate) fn note_near_early(&mut self, at: Instant, out: &mut Decided<Event>) {
-        let kinds = [Kind::WindowEdge, Kind::PromiseEnd, Kind::Depletion];
-        let mut first = kinds
-            .map(|kind| self.accounts.next_deadline_of(kind))
-            .into_iter();
-        let is_due = first.any(|next| next.is_some_and(|next| next <= at));
+        let is_due = self.accounts.is_due_before(Kind::Threshold, at);
         for near in self.accounts.thresholds(at) {
             if !is_due || near.dimension == Dimension::Gpus {
                 self.emit(at, Event::MeterNear { near, t: None }, out);

@@ -57,6 +57,13 @@ impl Accounts {
         first.into_iter().chain(opening).min()
     }
 
+    /// Whether a deadline of a kind before this one is due.
+    pub fn is_due_before(&self, kind: Kind, at: Instant) -> bool {
+        let mut due = self.deadlines.iter().take_while(|(when, ..)| *when <= at);
+        let opens = self.openings.first().is_some_and(|(when, _)| *when <= at);
+        (opens && Kind::WindowEdge < kind) || due.any(|(_, other, _)| *other < kind)
+    }
+
     /// The epochs that end at an instant, by meter. Empty if windows only open then.
     pub fn edges(&self, at: Instant) -> Vec<EpochClosed> {
         let due = self.due_meters(at, Kind::WindowEdge).into_iter();
