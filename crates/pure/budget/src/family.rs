@@ -152,8 +152,8 @@ impl Family {
             return;
         };
         let shelves = owner.shelves.entry(flavor.clone()).or_default();
-        let shelf = shelves.entry(selector.clone()).or_default();
-        shelf.insert(envelope);
+        let envelopes = shelves.entry(selector.clone()).or_default();
+        envelopes.insert(envelope);
     }
 
     /// Takes back [`Self::put`].
@@ -170,9 +170,9 @@ impl Family {
         let Some(shelves) = owner.shelves.get_mut(flavor) else {
             return;
         };
-        if let Some(shelf) = shelves.get_mut(selector) {
-            shelf.remove(&envelope);
-            if shelf.is_empty() {
+        if let Some(envelopes) = shelves.get_mut(selector) {
+            envelopes.remove(&envelope);
+            if envelopes.is_empty() {
                 shelves.remove(selector);
             }
         }

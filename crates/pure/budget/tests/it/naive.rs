@@ -607,11 +607,11 @@ impl Naive {
             let work = request.work.as_ref();
             let mine = self.claims.iter().filter(|c| work == Some(&c.work));
             let claimed = mine.filter(|c| c.pool == Pool::Lent).map(|c| c.gpus);
-            let taken = takes
+            let planned = takes
                 .iter()
                 .filter(|t| t.pool == Pool::Lent)
                 .map(|t| t.gpus);
-            let lent: u64 = claimed.chain(taken).sum();
+            let lent: u64 = claimed.chain(planned).sum();
             if max.saturating_sub(lent) < best.0 {
                 best = (max.saturating_sub(lent), Some(Bound::BorrowLimit));
             }
