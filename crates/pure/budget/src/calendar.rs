@@ -10,6 +10,9 @@ use crate::spec::Renew;
 
 /// Milliseconds of a day.
 pub const DAY_MS: u64 = 86_400_000;
+/// The last UTC day that is counted for itself, 31 December 2199. Later time is counted on it, so that
+/// an instant far ahead in a forged record makes thousands of entries, not a hundred million.
+pub const DAY_LAST: u64 = 84_005;
 /// Days from 0000-03-01 to 1970-01-01.
 const EPOCH_DAYS: u64 = 719_468;
 /// Days of 400 years.
@@ -104,6 +107,22 @@ pub fn day(at: Instant) -> u64 {
 /// The beginning of a UTC day.
 pub fn day_start(day: u64) -> Instant {
     Instant::from_ms(0).after(Millis::from_ms(day.saturating_mul(DAY_MS)))
+}
+
+/// The UTC days of an interval, each with the milliseconds of its part. Time after [`DAY_LAST`] is part
+/// of that day.
+pub fn days_between(from: Instant, to: Instant) -> impl Iterator<Item = (u64, u64)> {
+    let mut from = from;
+    std::iter::from_fn(move || {
+        let today = day(from).min(DAY_LAST);
+        let until = match today {
+            DAY_LAST => to,
+            _ => day_start(today.saturating_add(1)).min(to),
+        };
+        let length = until.since(from).ms();
+        from = until;
+        (0 < length).then_some((today, length))
+    })
 }
 
 /// The instant a number of units after another.

@@ -25,17 +25,13 @@ pub(crate) struct Owner {
     parents: BTreeMap<usize, u64>,
     children: BTreeSet<usize>,
     /// Envelopes by flavor, then by place.
-    shelves: BTreeMap<Label, Vec<Shelf>>,
+    shelves: BTreeMap<Label, Shelves>,
     /// Number of budgets that name it as owner or as parent.
     mentions: u64,
 }
 
-/// Envelopes of one owner and flavor with the same selector.
-#[derive(Clone, Debug)]
-pub(crate) struct Shelf {
-    pub(crate) selector: Selector,
-    pub(crate) envelopes: Vec<usize>,
-}
+/// Numbers of the envelopes of one owner and flavor, by selector.
+pub(crate) type Shelves = BTreeMap<Selector, BTreeSet<usize>>;
 
 /// Relatives of an owner, by tier. An owner is in the first tier that applies.
 #[derive(Clone, Debug, Default)]
@@ -136,9 +132,13 @@ impl Family {
         }
     }
 
-    pub(crate) fn shelves(&self, owner: usize, flavor: &Label) -> &[Shelf] {
+    pub(crate) fn shelves(
+        &self,
+        owner: usize,
+        flavor: &Label,
+    ) -> impl Iterator<Item = (&Selector, &BTreeSet<usize>)> {
         let shelves = self.owners.get(owner).and_then(|o| o.shelves.get(flavor));
-        shelves.map_or(&[], Vec::as_slice)
+        shelves.into_iter().flatten()
     }
 
     pub(crate) fn put(
@@ -152,27 +152,32 @@ impl Family {
             return;
         };
         let shelves = owner.shelves.entry(flavor.clone()).or_default();
-        match shelves.iter_mut().find(|known| known.selector == *selector) {
-            Some(known) => known.envelopes.push(envelope),
-            None => shelves.push(Shelf {
-                selector: selector.clone(),
-                envelopes: vec![envelope],
-            }),
-        }
+        let envelopes = shelves.entry(selector.clone()).or_default();
+        envelopes.insert(envelope);
     }
 
-    pub(crate) fn take(&mut self, owner: usize, flavor: &Label, envelope: usize) {
+    /// Takes back [`Self::put`].
+    pub(crate) fn take(
+        &mut self,
+        owner: usize,
+        flavor: &Label,
+        selector: &Selector,
+        envelope: usize,
+    ) {
         let Some(owner) = self.owners.get_mut(owner) else {
             return;
         };
-        if let Some(shelves) = owner.shelves.get_mut(flavor) {
-            for shelf in &mut *shelves {
-                shelf.envelopes.retain(|other| *other != envelope);
+        let Some(shelves) = owner.shelves.get_mut(flavor) else {
+            return;
+        };
+        if let Some(envelopes) = shelves.get_mut(selector) {
+            envelopes.remove(&envelope);
+            if envelopes.is_empty() {
+                shelves.remove(selector);
             }
-            shelves.retain(|shelf| !shelf.envelopes.is_empty());
-            if shelves.is_empty() {
-                owner.shelves.remove(flavor);
-            }
+        }
+        if shelves.is_empty() {
+            owner.shelves.remove(flavor);
         }
     }
 

@@ -1,5 +1,5 @@
 //! Bench of the cluster: cover decisions, compared with a scan in the same run; the cost of a lease event
-//! as ended and live leases grow; submissions over HTTP; memory; recovery.
+//! and of a copy of the accounts as ended and live leases grow; submissions over HTTP; memory; recovery.
 //!
 //! Covers and lease events call the accounts in this process, without a ledger: no record, no disk, no
 //! thread. The other parts use a ledger on disk, as `bursar up` does.
@@ -53,7 +53,7 @@ pub enum Part {
     Memory,
     /// Cover decisions, compared with a scan over all envelopes.
     Cover,
-    /// Cost of a lease event as ended leases grow.
+    /// Cost of a lease event and of a copy of the accounts as ended leases grow.
     History,
     /// Cost of a lease event as live leases grow.
     Live,
@@ -103,6 +103,7 @@ pub fn measure(options: &Options, interrupted: &AtomicBool) -> anyhow::Result<Ta
         let ended = 1_000_000 / tenth;
         let growth = lease::measure(few, History { ended, ..few }, bench.half())?;
         push_growth(&mut table, &growth, goal::HISTORY_HUNDREDTHS);
+        push_copies(&mut table, &growth);
     }
     if wanted(Part::Live) {
         bench.begin("lease events beside many live leases")?;
@@ -248,6 +249,22 @@ fn push_growth(table: &mut Table, growth: &Growth, most_hundredths: u64) {
     }
 }
 
+fn push_copies(table: &mut Table, Growth { few, many }: &Growth) {
+    let ratio_hundredths = hundredths_ceil(many.copy_ns, few.copy_ns);
+    for (state, is_grown) in [(few, false), (many, true)] {
+        table.push(Row {
+            name: format!(
+                "copy of the accounts, {} ended",
+                grouped(state.history.ended)
+            ),
+            value: format!("{} µs", thousandths(state.copy_ns)),
+            ratio: is_grown.then(|| times(ratio_hundredths)),
+            goal: None,
+            near: format!("one core; median of {}", grouped(state.batches)),
+        });
+    }
+}
+
 /// Hundredths of `value / of`, rounded up: a growth is never shown smaller than it is.
 fn hundredths_ceil(value: u64, of: u64) -> u64 {
     value.saturating_mul(100).div_ceil(of.max(1))
@@ -279,6 +296,7 @@ mod tests {
             let cost = |pair_ns: u64| Cost {
                 history: History { ended: 1, live: 1 },
                 pair_ns,
+                copy_ns: 1,
                 batches: 3,
             };
             let mut table = Table::new(Vec::new());

@@ -2,8 +2,9 @@
 
 use bursar_units::{Instant, Label};
 
-use super::usage::{UsageKey, days_between};
+use super::usage::UsageKey;
 use super::{Accounts, ClaimState, Kind, WorkState};
+use crate::calendar::days_between;
 use crate::claim::{Class, Demoted, Pool, Promise, Terms, Work};
 use crate::meter::product;
 

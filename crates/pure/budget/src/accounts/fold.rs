@@ -302,7 +302,9 @@ impl Accounts {
             };
             let meters = [state.meters.first().copied(), state.lending];
             if let Some(declared) = state.declared.take() {
-                self.family.take(declared.owner, &envelope.flavor, number);
+                let (owner, spec) = (declared.owner, &declared.spec);
+                self.family
+                    .take(owner, &spec.flavor, &spec.selector, number);
             }
             for meter in meters.into_iter().flatten() {
                 self.undeclare(at, meter);

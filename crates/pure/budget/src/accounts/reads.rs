@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use bursar_units::{Instant, Label, vocabulary};
 
 use super::fold::declared_meters;
-use super::usage::{Debit, UsageRow, UsageTotal, days_between, debit};
+use super::usage::{Debit, UsageRow, UsageTotal, debit};
 use super::{Accounts, ClaimState};
-use crate::calendar::Window;
+use crate::calendar::{Window, days_between};
 use crate::claim::{Claim, Class, Pool, Promise, RunUid, Unfunded, Work};
 use crate::cover::{Dimension, Relation};
 use crate::id::{BudgetId, CapId, EnvelopeId, MeterId};

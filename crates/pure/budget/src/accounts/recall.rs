@@ -40,7 +40,7 @@ impl Accounts {
             return Vec::new();
         };
         let shelves = self.family.shelves(owner, &request.flavor);
-        let envelopes = shelves.iter().flat_map(|shelf| &shelf.envelopes);
+        let envelopes = shelves.flat_map(|(_, envelopes)| envelopes);
         let own = envelopes.filter_map(|envelope| {
             let meter = self.envelopes.get(*envelope)?.meters.first()?;
             self.meters.get(*meter)

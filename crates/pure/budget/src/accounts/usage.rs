@@ -1,13 +1,13 @@
 //! Used GPU time: per (owner, envelope, class, UTC day) for ever, and per (payer, epoch, UTC day) of
 //! a run while it is remembered. Both are rectangles, as in the meters; nothing is sampled.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bursar_units::{Instant, Label, whole};
 use serde::{Deserialize, Serialize};
 
-use crate::calendar::{day, day_start};
+use crate::calendar::days_between;
 use crate::claim::{Class, RunUid};
 use crate::id::EnvelopeId;
 use crate::meter::{product, saturated};
@@ -179,50 +179,64 @@ impl Usage {
 /// Envelope that paid, class, epoch, UTC day.
 pub(super) type DebitKey = (Option<EnvelopeId>, Class, u64, u64);
 
-/// Debits by run. Those of one run are shared with copies of the state.
+/// The most runs whose debits a copy of the state copies.
+const RECENT_MAX: usize = 256;
+
+type RunDebits = Arc<BTreeMap<DebitKey, u128>>;
+
+/// Debits by run. Which of the two maps has a run cannot be seen from outside.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Debits(BTreeMap<RunUid, Arc<BTreeMap<DebitKey, u128>>>);
+pub(super) struct Debits {
+    /// Runs that were debited since the last merge; they replace those in `others`.
+    recent: BTreeMap<RunUid, RunDebits>,
+    /// Shared with copies of the state.
+    others: Arc<BTreeMap<RunUid, RunDebits>>,
+}
 
 impl Debits {
     pub(super) fn add(&mut self, run: &RunUid, key: DebitKey, gpu_ms: u128) {
         if gpu_ms == 0 {
             return;
         }
-        if let Some(debits) = self.0.get_mut(run) {
+        if let Some(debits) = self.recent.get_mut(run) {
             *Arc::make_mut(debits).entry(key).or_default() += gpu_ms;
-        } else {
-            let debits = Arc::new(BTreeMap::from([(key, gpu_ms)]));
-            self.0.insert(run.clone(), debits);
+            return;
         }
+        if RECENT_MAX <= self.recent.len() {
+            Arc::make_mut(&mut self.others).extend(std::mem::take(&mut self.recent));
+        }
+        let mut debits = self.others.get(run).cloned().unwrap_or_default();
+        *Arc::make_mut(&mut debits).entry(key).or_default() += gpu_ms;
+        self.recent.insert(run.clone(), debits);
+    }
+
+    fn get(&self, run: &RunUid) -> Option<&RunDebits> {
+        self.recent.get(run).or_else(|| self.others.get(run))
     }
 
     pub(super) fn of(&self, run: &RunUid) -> BTreeMap<DebitKey, u128> {
-        let debits = self.0.get(run).map(AsRef::as_ref);
+        let debits = self.get(run).map(AsRef::as_ref);
         debits.cloned().unwrap_or_default()
     }
 
     pub(super) fn forget(&mut self, run: &RunUid) {
-        self.0.remove(run);
+        self.recent.remove(run);
+        if self.others.contains_key(run) {
+            Arc::make_mut(&mut self.others).remove(run);
+        }
     }
 
+    /// By run.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&RunUid, Debit)> {
-        self.0.iter().flat_map(|(run, debits)| {
+        let runs: BTreeSet<&RunUid> = self.recent.keys().chain(self.others.keys()).collect();
+        let debits = runs
+            .into_iter()
+            .filter_map(|run| Some((run, self.get(run)?)));
+        debits.flat_map(|(run, debits)| {
             let list = debits.iter().map(|(key, gpu_ms)| debit(key, *gpu_ms));
             list.map(move |debit| (run, debit))
         })
     }
-}
-
-/// The UTC days of an interval, each with the length of its part.
-pub(super) fn days_between(from: Instant, to: Instant) -> impl Iterator<Item = (u64, u64)> {
-    let mut from = from;
-    std::iter::from_fn(move || {
-        let today = day(from);
-        let until = day_start(today.saturating_add(1)).min(to);
-        let length = until.since(from).ms();
-        from = until;
-        (0 < length).then_some((today, length))
-    })
 }
 
 pub(super) fn debit((envelope, class, epoch, day): &DebitKey, gpu_ms: u128) -> Debit {
@@ -232,5 +246,42 @@ pub(super) fn debit((envelope, class, epoch, day): &DebitKey, gpu_ms: u128) -> D
         epoch: *epoch,
         day: *day,
         gpu_ms: saturated(gpu_ms),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use super::{Debits, RECENT_MAX};
+    use crate::claim::{Class, RunUid};
+
+    #[test]
+    fn a_copy_of_the_debits_shares_all_runs_but_the_recent_and_both_go_on_alone() {
+        let run =
+            |number: u64| RunUid::new(&format!("run-{:05}", number * 7_919 % 10_000)).unwrap();
+        let key = |day: u64| (None, Class::Unfunded, 0, day);
+        let (mut debits, mut naive) = (Debits::default(), BTreeMap::new());
+        let mut add = |debits: &mut Debits, number: u64, day: u64| {
+            debits.add(&run(number), key(day), 3);
+            *naive.entry((run(number), day)).or_insert(0) += 3;
+        };
+        for number in 0..10_000 {
+            add(&mut debits, number, 1);
+            add(&mut debits, number / 3, 2);
+        }
+        let mut copy = debits.clone();
+        assert!(copy.recent.len() <= RECENT_MAX && Arc::ptr_eq(&copy.others, &debits.others));
+        copy.add(&run(4), key(9), 1);
+        copy.forget(&run(5));
+        let list = debits.iter();
+        let list: Vec<_> = list
+            .map(|(run, d)| ((run.clone(), d.day), d.gpu_ms))
+            .collect();
+        assert_eq!(list, naive.into_iter().collect::<Vec<_>>());
+        assert_eq!((copy.of(&run(4)).len(), copy.of(&run(5)).len()), (3, 0));
     }
 }

@@ -549,9 +549,8 @@ impl Walk<'_> {
             is_here,
         };
         let mut matching = shelves
-            .iter()
-            .filter(|shelf| shelf.selector.matches(place) == is_here)
-            .flat_map(|shelf| shelf.envelopes.iter().copied());
+            .filter(|(selector, _)| selector.matches(place) == is_here)
+            .flat_map(|(_, envelopes)| envelopes.iter().copied());
         let Some(first) = matching.next() else {
             return ControlFlow::Continue(());
         };

@@ -1,6 +1,6 @@
 //! B3: windows that repeat, against a naive calendar that counts days one by one.
 
-use bursar_budget::calendar::{DAY_MS, Schedule, plus};
+use bursar_budget::calendar::{DAY_LAST, DAY_MS, Schedule, days_between, plus};
 use bursar_budget::spec::Renew;
 use proptest::prelude::*;
 
@@ -78,4 +78,29 @@ fn a_day_that_a_month_lacks_is_its_last_day() {
         plus(january, Renew::Month, 12)
     );
     assert_eq!(plus(january, Renew::Week, 2), plus(january, Renew::Day, 14));
+}
+
+#[test]
+fn an_interval_has_its_days_and_the_last_one_has_all_time_after_it() {
+    let days = |from: u64, to: u64| -> Vec<(u64, u64)> {
+        days_between(at(from), at(to)).take(100_000).collect()
+    };
+    assert_eq!(civil(DAY_LAST), (2199, 12, 31));
+    assert_eq!(
+        days(DAY_MS - 1, 2 * DAY_MS + 5),
+        [(0, 1), (1, DAY_MS), (2, 5)]
+    );
+    assert_eq!(days(7, 7), []);
+    assert_eq!(days(8, 7), []);
+    let far = bursar_units::INTEGER_MAX;
+    let last = DAY_LAST * DAY_MS;
+    assert_eq!(
+        days(last - 1, far),
+        [(DAY_LAST - 1, 1), (DAY_LAST, far - last)]
+    );
+    assert_eq!(
+        days(last + 2 * DAY_MS, far),
+        [(DAY_LAST, far - last - 2 * DAY_MS)]
+    );
+    assert_eq!(days(0, far).len() as u64, DAY_LAST + 1);
 }

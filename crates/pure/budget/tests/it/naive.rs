@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bursar_budget::accounts::HORIZON_DEFAULT;
 use bursar_budget::calendar::{Schedule, Window};
-use bursar_budget::cover::{Reason, Request};
+use bursar_budget::cover::{Bound, Dimension, Reason, Relation, Request, Row, RowState};
 use bursar_budget::spec::Sharing;
 use bursar_budget::{
-    Budget, BudgetId, ClaimId, ClaimLine, Envelope, EnvelopeId, Funded, MeterId, Pool, Terms, Work,
+    Budget, BudgetId, ClaimId, ClaimLine, Envelope, EnvelopeId, Funded, MeterId, Place, Pool,
+    Terms, Work,
 };
 use bursar_units::{Instant, Label, Millis};
 
@@ -35,6 +36,9 @@ pub(crate) enum Fate {
     Overruns,
     Demoted,
 }
+
+/// The takes of a request, or the reason and the missing GPUs.
+pub(crate) type Planned = Result<Vec<ClaimLine>, (Reason, u64)>;
 
 /// A demotion: work, envelope, pool, GPUs.
 pub(crate) type Less = (Work, EnvelopeId, Pool, u64);
@@ -380,26 +384,58 @@ impl Naive {
         (!self.parents(other).is_disjoint(&aunts)).then_some((3, 0))
     }
 
-    /// The takes of a request with one group, or its reason and the missing GPUs.
-    pub(crate) fn plan(
+    /// The takes of a request, or its reason and the missing GPUs.
+    pub(crate) fn plan(&self, now: Instant, request: &Request, horizon: Millis) -> Planned {
+        self.trace(now, request, horizon).1
+    }
+
+    /// All rows of the walks (D5) and the takes of a request: its groups one after the other, each with
+    /// the room that those before it left (D1).
+    pub(crate) fn trace(
         &self,
         now: Instant,
         request: &Request,
         horizon: Millis,
-    ) -> Result<Vec<ClaimLine>, (Reason, u64)> {
+    ) -> (Vec<Row>, Planned) {
+        let (mut rows, mut takes) = (Vec::new(), Vec::new());
+        let (mut reason, mut short) = (None, 0);
+        for (number, group) in request.groups.iter().enumerate() {
+            let stops = self.stops(now, request, &group.place, horizon);
+            let first = rows.len();
+            let left = self.walk(
+                now,
+                request,
+                (number, group.gpus),
+                stops,
+                &mut takes,
+                &mut rows,
+            );
+            short += left;
+            if 0 < left && reason.is_none() {
+                reason = Some(headline(&rows[first..]));
+            }
+        }
+        let planned = match reason {
+            None => Ok(takes),
+            Some(reason) => Err((reason, short)),
+        };
+        (rows, planned)
+    }
+
+    /// The rows of a walk in the order of D3, before they are measured.
+    fn stops(&self, now: Instant, request: &Request, place: &Place, horizon: Millis) -> Vec<Row> {
         let mut rows = Vec::new();
         for budget in self.budgets.values() {
-            for e in budget
-                .envelopes
-                .iter()
-                .filter(|e| e.flavor == request.flavor)
-            {
-                let here = e.selector.matches(&request.groups[0].place);
+            let of_flavor = |e: &&Envelope| e.flavor == request.flavor;
+            for e in budget.envelopes.iter().filter(of_flavor) {
+                let here = e.selector.matches(place);
                 let relation = self.relation(&request.owner, &budget.owner);
                 let id = budget.envelope_id(e);
                 let duration = request.duration.or(e.admission_horizon).unwrap_or(horizon);
                 let mut until = now.after(duration);
-                until = request.hard_end.map_or(until, |end| until.min(end));
+                until = request
+                    .hard_end
+                    .map_or(until, |end| until.min(end).max(now));
                 let window = self.window(&MeterId::Envelope(id.clone()));
                 let end = window
                     .map_or(e.end, |window| window.end)
@@ -409,140 +445,119 @@ impl Naive {
                 } else {
                     (1, 0, Reverse(end))
                 };
-                let mut add =
-                    |section: u32, tier: u32, distance: u32, owner: Option<Label>, pool| {
-                        rows.push((
-                            (section, tier, distance, owner, preference, id.clone()),
-                            pool,
-                            until,
-                        ));
+                let away = u32::from(!here);
+                let mut add = |key: (u32, u32, u32), owner: Option<&Label>, relation, pool| {
+                    let row = Row {
+                        group: 0,
+                        envelope: id.clone(),
+                        owner: budget.owner.clone(),
+                        relation,
+                        pool,
+                        here,
+                        state: RowState::Open,
+                        room: 0,
+                        bound: None,
+                        gpus: 0,
+                        until: Some(until),
                     };
-                let owner = Some(budget.owner.clone());
+                    rows.push(((key, owner.cloned(), preference, id.clone()), row));
+                };
+                let owner = Some(&budget.owner);
                 match relation {
-                    Some((0, _)) => add(u32::from(!here), 0, 0, owner, Pool::Own),
-                    Some((tier @ (1 | 2), d)) => {
-                        add(u32::from(!here), u32::from(tier), d, owner, Pool::Family);
-                    }
-                    Some(_) => add(2 + u32::from(!here), 0, 0, owner, Pool::Family),
+                    Some((0, _)) => add((away, 0, 0), owner, Relation::Owner, Pool::Own),
+                    Some((1, _)) => add((away, 1, 0), owner, Relation::Sibling, Pool::Family),
+                    Some((2, d)) => add((away, 2, d), owner, Relation::Ancestor, Pool::Family),
+                    Some(_) => add((2 + away, 0, 0), owner, Relation::Cousin, Pool::Family),
                     None => {}
                 }
-                let sponsor = request
-                    .borrowing
-                    .sponsors
-                    .iter()
-                    .position(|s| *s == budget.owner);
+                let mut sponsors = request.borrowing.sponsors.iter();
+                let sponsor = sponsors.position(|s| *s == budget.owner);
                 let is_lender = match relation {
                     None => true,
                     Some((0, _)) => false,
                     Some(_) => e.sharing == Sharing::None,
                 };
                 if let Some(number) = sponsor.filter(|_| is_lender) {
-                    add(
-                        4,
-                        u32::try_from(number).unwrap(),
-                        u32::from(!here),
-                        None,
-                        Pool::Lent,
-                    );
+                    let number = u32::try_from(number).unwrap();
+                    add((4, number, away), None, Relation::Sponsor, Pool::Lent);
                 }
             }
         }
         rows.sort_by(|one, other| one.0.cmp(&other.0));
-        let rows = rows
-            .into_iter()
-            .map(|(key, pool, until)| (key.5, pool, until))
-            .collect();
-        self.walk(now, request, rows)
+        rows.into_iter().map(|(_, row)| row).collect()
     }
 
+    /// Measures the rows of one group and takes from them; the missing GPUs.
     fn walk(
         &self,
         now: Instant,
         request: &Request,
-        rows: Vec<(EnvelopeId, Pool, Instant)>,
-    ) -> Result<Vec<ClaimLine>, (Reason, u64)> {
-        let mut takes: Vec<ClaimLine> = Vec::new();
-        let mut left = request.groups[0].gpus;
-        let (mut first, mut borrow, mut outside, mut paused) = (None, false, false, false);
-        let (mut denying, mut lending) = (BTreeSet::new(), BTreeSet::new());
-        for (envelope, pool, mut until) in rows {
-            if left == 0 {
-                break;
-            }
-            let (budget, e) = self.spec(&envelope).unwrap();
-            if pool == Pool::Family && e.sharing == Sharing::None
-                || pool == Pool::Lent && !request.borrowing.allow
-            {
-                continue;
-            }
-            if pool == Pool::Lent && !e.lends_to(&request.owner) {
-                denying.insert(budget.owner.clone());
-                continue;
-            }
-            if pool == Pool::Lent {
-                lending.insert(budget.owner.clone());
-            }
-            let window = self.window(&MeterId::Envelope(envelope.clone()));
-            if !window.is_some_and(|window| window.is_open(now)) {
-                outside = true;
-                continue;
-            }
-            if budget.paused {
-                paused = true;
-                continue;
-            }
-            let mine = request
-                .work
-                .as_ref()
-                .and_then(|work| self.find(work, &envelope, pool));
+        (group, mut left): (usize, u64),
+        stops: Vec<Row>,
+        takes: &mut Vec<ClaimLine>,
+        rows: &mut Vec<Row>,
+    ) -> u64 {
+        for mut row in stops {
+            row.group = group;
+            let (budget, e) = self.spec(&row.envelope).unwrap();
+            let own = MeterId::Envelope(row.envelope.clone());
+            let mine = request.work.as_ref();
+            let mine = mine.and_then(|work| self.find(work, &row.envelope, row.pool));
             let mine = mine.map(|claim| &self.claims[claim]);
-            if mine.is_some_and(|claim| claim.overruns) {
-                first = first.or(Some(Reason::IntegralCapExceeded));
-                continue;
+            row.state = match row.pool {
+                Pool::Family if e.sharing == Sharing::None => RowState::SharingOff,
+                Pool::Lent if !request.borrowing.allow => RowState::BorrowOff,
+                Pool::Lent if !e.lends_to(&request.owner) => RowState::AclDenied,
+                _ if !self.window(&own).is_some_and(|w| w.is_open(now)) => RowState::OutsideWindow,
+                _ if budget.paused => RowState::Paused,
+                _ if mine.is_some_and(|claim| claim.overruns) => RowState::Overruns,
+                _ => RowState::Open,
+            };
+            if row.state != RowState::Open {
+                row.until = None;
             }
-            until = mine.map_or(until, |claim| claim.until);
-            let (room, reason) = self.room(now, request, &envelope, pool, until, &takes);
-            let gpus = room.min(left);
-            left -= gpus;
-            if 0 < left {
-                borrow |= reason == Reason::BorrowLimitExceeded;
-                first = first.or(Some(reason));
-            }
-            if 0 < gpus {
-                takes.push(ClaimLine {
-                    envelope,
-                    pool,
-                    gpus,
-                    until,
+            if row.state == RowState::Overruns {
+                row.bound = Some(Bound::Meter {
+                    meter: own,
+                    dimension: Dimension::Hours,
                 });
             }
+            if let Some(new) = row.until {
+                let until = mine.map_or(new, |claim| claim.until);
+                row.until = Some(until);
+                (row.room, row.bound) =
+                    self.room(now, request, (&row.envelope, row.pool), until, takes);
+                row.gpus = row.room.min(left);
+                left -= row.gpus;
+                let same = |take: &&mut ClaimLine| {
+                    (&take.envelope, take.pool) == (&row.envelope, row.pool)
+                };
+                match takes.iter_mut().find(same) {
+                    Some(take) => take.gpus += row.gpus,
+                    None if row.gpus == 0 => {}
+                    None => takes.push(ClaimLine {
+                        envelope: row.envelope.clone(),
+                        pool: row.pool,
+                        gpus: row.gpus,
+                        until,
+                    }),
+                }
+            }
+            rows.push(row);
         }
-        if left == 0 {
-            return Ok(takes);
-        }
-        let reason = match first {
-            _ if borrow => Reason::BorrowLimitExceeded,
-            // A sponsor refuses if none of its envelopes lends.
-            _ if denying.difference(&lending).next().is_some() => Reason::AclDenied,
-            Some(first) => first,
-            None if outside => Reason::OutsideWindow,
-            None if paused => Reason::BudgetPaused,
-            None => Reason::NoEnvelope,
-        };
-        Err((reason, left))
+        left
     }
 
-    /// D2: the smallest room of the meters, with what the takes before it left.
+    /// D2: the smallest room of the meters, with what the takes before it left, and its bound.
     fn room(
         &self,
         now: Instant,
         request: &Request,
-        envelope: &EnvelopeId,
-        pool: Pool,
+        (envelope, pool): (&EnvelopeId, Pool),
         until: Instant,
         takes: &[ClaimLine],
-    ) -> (u64, Reason) {
-        let mut best = (u64::MAX, Reason::NoEnvelope);
+    ) -> (u64, Option<Bound>) {
+        let mut best = (u64::MAX, None);
         let mut meters: Vec<MeterId> = self.charged(envelope, pool).into_iter().collect();
         // Envelope, caps by name, lending pool.
         meters.sort_by_key(|meter| {
@@ -552,6 +567,12 @@ impl Naive {
                 meter.clone(),
             )
         });
+        // An empty promise takes nothing where time is limited.
+        let limited = meters.iter().find(|meter| self.time_limit(meter).is_some());
+        if let Some(meter) = limited.filter(|_| until <= now).cloned() {
+            let dimension = Dimension::Hours;
+            return (0, Some(Bound::Meter { meter, dimension }));
+        }
         for meter in meters {
             let clip = |until: Instant| self.length(&meter, now, until);
             let on = || {
@@ -559,59 +580,40 @@ impl Naive {
                     .iter()
                     .filter(|t| self.charged(&t.envelope, t.pool).contains(&meter))
             };
-            let is_cap = matches!(meter, MeterId::Cap(_));
-            let (gpus, time) = (self.limits(&meter).0, self.time_limit(&meter));
-            if let Some(limit) = gpus {
-                let used = self.gpus(&meter) + on().map(|t| t.gpus).sum::<u64>();
-                let reason = if is_cap {
-                    Reason::AggregateCapExceeded
-                } else {
-                    Reason::ConcurrencyCapExceeded
-                };
-                if limit.saturating_sub(used) < best.0 {
-                    best = (limit.saturating_sub(used), reason);
+            let mut bounds = |room: u64, dimension| {
+                if room < best.0 {
+                    let meter = meter.clone();
+                    best = (room, Some(Bound::Meter { meter, dimension }));
                 }
+            };
+            if let Some(limit) = self.limits(&meter).0 {
+                let used = self.gpus(&meter) + on().map(|t| t.gpus).sum::<u64>();
+                bounds(limit.saturating_sub(used), Dimension::Gpus);
             }
-            if let Some(limit) = time {
+            if let Some(limit) = self.time_limit(&meter) {
                 let promised: u128 = on()
                     .map(|t| u128::from(t.gpus) * u128::from(clip(t.until)))
                     .sum();
                 let committed = self.committed(&meter, now) + promised;
-                let reason = if is_cap {
-                    Reason::AggregateCapExceeded
-                } else {
-                    Reason::IntegralCapExceeded
-                };
                 let room = match (u128::from(limit).checked_sub(committed), clip(until)) {
                     (None, _) => 0,
-                    // An empty promise takes nothing where time is limited.
-                    (Some(_), _) if until <= now => 0,
                     (Some(_), 0) => u64::MAX,
                     (Some(left), length) => u64::try_from(left / u128::from(length)).unwrap(),
                 };
-                if room < best.0 {
-                    best = (room, reason);
-                }
+                bounds(room, Dimension::Hours);
             }
         }
         if let Some(max) = request.borrowing.gpus_max.filter(|_| pool == Pool::Lent) {
-            let is_mine = |claim: &&Claim| {
-                request.work.as_ref() == Some(&claim.work) && claim.pool == Pool::Lent
-            };
-            let lent: u64 = self
-                .claims
+            let work = request.work.as_ref();
+            let mine = self.claims.iter().filter(|c| work == Some(&c.work));
+            let claimed = mine.filter(|c| c.pool == Pool::Lent).map(|c| c.gpus);
+            let planned = takes
                 .iter()
-                .filter(is_mine)
-                .map(|claim| claim.gpus)
-                .sum();
-            let lent = lent
-                + takes
-                    .iter()
-                    .filter(|t| t.pool == Pool::Lent)
-                    .map(|t| t.gpus)
-                    .sum::<u64>();
+                .filter(|t| t.pool == Pool::Lent)
+                .map(|t| t.gpus);
+            let lent: u64 = claimed.chain(planned).sum();
             if max.saturating_sub(lent) < best.0 {
-                best = (max.saturating_sub(lent), Reason::BorrowLimitExceeded);
+                best = (max.saturating_sub(lent), Some(Bound::BorrowLimit));
             }
         }
         best
@@ -942,6 +944,38 @@ impl Naive {
         let live: u128 = self.claims.iter().map(|c| area(c.from, now, c.gpus)).sum();
         let unpaid: u128 = self.unfunded.iter().map(|c| area(c.3, now, c.1)).sum();
         past + live + unpaid + self.unpaid
+    }
+}
+
+/// D5: the reason of a group whose rows did not cover it.
+fn headline(rows: &[Row]) -> Reason {
+    let is = |state: RowState| rows.iter().any(|row| row.state == state);
+    let owners = |is_one: fn(&Row) -> bool| -> BTreeSet<&Label> {
+        let lent = rows.iter().filter(|row| row.pool == Pool::Lent);
+        lent.filter(|row| is_one(row))
+            .map(|row| &row.owner)
+            .collect()
+    };
+    let denying = owners(|row| row.state == RowState::AclDenied);
+    let lending = owners(|row| !matches!(row.state, RowState::AclDenied | RowState::BorrowOff));
+    let mut bounds = rows.iter().filter_map(|row| row.bound.as_ref());
+    if bounds.clone().any(|bound| *bound == Bound::BorrowLimit) {
+        return Reason::BorrowLimitExceeded;
+    }
+    // A sponsor refuses if none of its envelopes lends.
+    if denying.difference(&lending).next().is_some() {
+        return Reason::AclDenied;
+    }
+    match bounds.next() {
+        Some(Bound::BorrowLimit) => Reason::BorrowLimitExceeded,
+        Some(Bound::Meter { meter, dimension }) => match (meter, dimension) {
+            (MeterId::Cap(_), _) => Reason::AggregateCapExceeded,
+            (_, Dimension::Gpus) => Reason::ConcurrencyCapExceeded,
+            (_, Dimension::Hours) => Reason::IntegralCapExceeded,
+        },
+        None if is(RowState::OutsideWindow) => Reason::OutsideWindow,
+        None if is(RowState::Paused) => Reason::BudgetPaused,
+        None => Reason::NoEnvelope,
     }
 }
 

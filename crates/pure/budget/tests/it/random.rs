@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bursar_budget::accounts::HORIZON_DEFAULT;
-use bursar_budget::cover::{Borrowing, Reason, Request};
+use bursar_budget::cover::{Borrowing, Group, Reason, Request, RowState};
 use bursar_budget::spec::{OnExhaustion, Renew, Sharing};
-use bursar_budget::{Budget, Class, Demoted, EnvelopeId, Kind};
+use bursar_budget::{Budget, Class, Demoted, Envelope, EnvelopeId, Kind};
 use bursar_units::{Instant, Label, Millis};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -168,6 +168,11 @@ fn asked(owner: usize, gpus: u64, hours: u64, ask: u64, now: Instant) -> Request
         sponsors: [vec![], vec![label("lab")], vec![label("b"), label("lab")]][dice.pick(3)]
             .clone(),
     };
+    if dice.roll(3) == 0 {
+        let place = place(["us/west", "us/east"][dice.pick(2)]);
+        let gpus = 1 + dice.roll(4);
+        request.groups.push(Group { place, gpus });
+    }
     request
 }
 
@@ -200,20 +205,17 @@ fn compare(world: &World) {
     for (number, owner) in OWNERS.iter().enumerate() {
         let request = asked(number, 7, number as u64 % 3, now.ms() + number as u64, now);
         let plan = world.accounts.plan(now, &request);
-        let expected = naive.plan(now, &request, HORIZON_DEFAULT);
+        let (rows, expected) = naive.trace(now, &request, HORIZON_DEFAULT);
         let plan = plan.map(|plan| plan.lines).map_err(|f| (f.reason, f.short));
         assert_eq!(plan, expected, "plan of {owner}");
         let mut wider = request.clone();
         wider.groups[0].gpus = [7, 19][number % 2];
         let could = world.accounts.could_ever_cover(now, &wider).is_ok();
         assert_eq!(could, naive.could_ever_cover(now, &wider), "{wider:?}");
-        let trace = world.accounts.trace(now, &request).outcome;
-        assert_eq!(
-            trace
-                .map(|plan| plan.lines)
-                .map_err(|f| (f.reason, f.short)),
-            expected
-        );
+        let trace = world.accounts.trace(now, &request);
+        let outcome = trace.outcome.map(|plan| plan.lines);
+        assert_eq!(outcome.map_err(|f| (f.reason, f.short)), expected);
+        assert_eq!(trace.rows, rows, "rows of {owner}");
     }
     let funded: u64 = naive.claims.iter().map(|claim| claim.gpus).sum();
     let unfunded: u64 = naive.unfunded.iter().map(|claim| claim.1).sum();
@@ -344,6 +346,7 @@ fn the_random_worlds_have_everything() {
         "a lending pool depletes",
     ];
     let words = Reason::WORDS.into_iter().chain(Demoted::WORDS);
+    let words = words.chain(RowState::WORDS);
     let missing: Vec<&str> = words
         .chain(others)
         .filter(|word| !seen.contains(word))
@@ -404,27 +407,40 @@ proptest! {
     #[test]
     fn greedy_is_best_for_nested_and_disjoint_caps(
         gpus in prop::collection::vec(1_u64..5, 4), caps in prop::collection::vec(1_u64..9, 3), nested in any::<bool>(),
-        in_hours in any::<bool>(), used in 0_u64..5,
+        in_hours in any::<bool>(), used in 0_u64..5, pool in 1_u64..5,
     ) {
-        let names = ["w", "x", "y", "z"];
-        let list = names.iter().zip(&gpus).map(|(name, gpus)| envelope(name, *gpus)).collect();
-        let mut only = budget("a", "a", &[], list);
+        // a has two envelopes, its sibling shares one, and another one lends from a pool. Their parent
+        // has the caps.
+        let names = ["a/b/w", "a/b/x", "b/b/y", "lab/b/z"];
+        let mut list: Vec<Envelope> = ["w", "x", "y", "z"].iter().zip(&gpus).map(|(name, gpus)| envelope(name, *gpus)).collect();
+        let (mut lender, shared) = (list.pop().unwrap(), list.pop().unwrap());
+        lender.sharing = Sharing::None;
+        lender.lending = lends(&["a"], Some(pool).filter(|_| !in_hours));
+        if let Some(lending) = &mut lender.lending {
+            lending.gpu_hours_max = Some(pool).filter(|_| in_hours);
+        }
+        let mut parent = budget("p", "p", &[], vec![]);
         let sets: [&[usize]; 3] = if nested { [&[0, 1], &[0, 1, 2], &[0, 1, 2, 3]] } else { [&[0, 1], &[2, 3], &[0, 1, 2, 3]] };
         for (number, (set, limit)) in sets.iter().zip(&caps).enumerate() {
-            let members: Vec<String> = set.iter().map(|e| format!("a/b/{}", names[*e])).collect();
-            let members: Vec<&str> = members.iter().map(String::as_str).collect();
+            let members: Vec<&str> = set.iter().map(|e| names[*e]).collect();
             let mut cap = cap(&format!("c{number}"), &members, Some(*limit));
             if in_hours {
                 (cap.concurrency_max, cap.gpu_hours_max) = (None, Some(*limit));
             }
-            only.aggregate_caps.push(cap);
+            parent.aggregate_caps.push(cap);
         }
-        let mut world = World::new(&[only]);
+        let mut world = World::new(&[
+            parent,
+            budget("a", "a", &["p"], list),
+            budget("b", "b", &["p"], vec![shared]),
+            budget("lab", "lab", &["p"], vec![lender]),
+        ]);
         let mut asked = request("a", used);
+        (asked.borrowing.allow, asked.borrowing.sponsors) = (true, vec![label("lab")]);
         asked.duration = Some(Millis::from_hours(1));
         let before = world.start("A", asked.clone(), None).map_or(Vec::new(), |plan| plan.takes);
         let before = names.map(|name| {
-            let of_name = before.iter().filter(|take| take.envelope.name() == name);
+            let of_name = before.iter().filter(|take| take.envelope.as_str() == name);
             of_name.map(|take| take.gpus).sum::<u64>()
         });
         let mut best: u64 = 0;
@@ -432,6 +448,7 @@ proptest! {
             let more = [choice % 5, choice / 5 % 5, choice / 25 % 5, choice / 125];
             let takes: Vec<u64> = more.iter().zip(before).map(|(more, before)| more + before).collect();
             let fits = takes.iter().zip(&gpus).all(|(take, limit)| take <= limit)
+                && takes[3] <= pool
                 && sets.iter().zip(&caps).all(|(set, limit)| set.iter().map(|e| takes[*e]).sum::<u64>() <= *limit);
             if fits {
                 best = best.max(more.iter().sum());

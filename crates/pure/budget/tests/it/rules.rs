@@ -1,6 +1,7 @@
 //! Rules by their letter.
 
 use bursar_budget::accounts::{About, ConditionKind};
+use bursar_budget::calendar::DAY_LAST;
 use bursar_budget::cover::{Reason, RowState};
 use bursar_budget::spec::{OnExhaustion, Sharing};
 use bursar_budget::{Budget, MeterId, Pattern, Renew};
@@ -521,6 +522,21 @@ fn the_debits_of_a_run_are_kept_by_day() {
         .usage_totals(world.now)
         .map(|used| used.gpu_ms);
     assert_eq!(total.sum::<u64>(), 4 * 30 * HOUR);
+}
+
+#[test]
+fn time_far_ahead_is_counted_whole_in_few_entries() {
+    let mut world = World::new(&[budget("a", "a", &[], vec![envelope("x", 4)])]);
+    world.start("A", request("a", 4), None).unwrap();
+    let far = INTEGER_MAX;
+    world.advance(at(far));
+    world.close("A", 4);
+    let gpu_ms = |entries: Vec<u64>| (entries.len() as u64, entries.iter().sum::<u64>());
+    let used = world.accounts.usage(world.now).map(|row| row.gpu_ms);
+    assert_eq!(gpu_ms(used.collect()), (DAY_LAST + 1, 4 * far));
+    let debits = world.accounts.debits(world.now, &label("A")).into_iter();
+    let debits = debits.map(|debit| debit.gpu_ms);
+    assert_eq!(gpu_ms(debits.collect()), (DAY_LAST + 1, 4 * far));
 }
 
 #[test]

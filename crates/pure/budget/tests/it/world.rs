@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bursar_budget::accounts::{Demotions, PromiseEnd};
+use bursar_budget::accounts::{Demotions, HORIZON_DEFAULT, PromiseEnd};
 use bursar_budget::cover::{Borrowing, Failure, Group, Plan, Request};
 use bursar_budget::{
     Accounts, AggregateCap, Budget, BudgetId, ClaimLine, Demotion, Envelope, EnvelopeId,
@@ -288,6 +288,7 @@ impl World {
         pod_gpus: Option<u64>,
     ) -> Result<Plan, Failure> {
         let work = work(run);
+        self.compare_walk(self.now, &request);
         let plan = self.accounts.plan_recalling(self.now, &request);
         let decided = plan.as_ref().map_err(|f| (f.reason, f.short));
         let decided = decided.map(|plan| (plan.lines.clone(), less(&plan.recalled)));
@@ -331,6 +332,16 @@ impl World {
         self.refund(self.now);
     }
 
+    /// Every row of the walk, and its outcome.
+    fn compare_walk(&mut self, at: Instant, request: &Request) {
+        let trace = self.accounts.trace(at, request);
+        let (rows, expected) = self.naive.trace(at, request, HORIZON_DEFAULT);
+        assert_eq!(trace.rows, rows, "rows of {request:?}");
+        let outcome = trace.outcome.map(|plan| plan.lines);
+        assert_eq!(outcome.map_err(|f| (f.reason, f.short)), expected);
+        self.seen.extend(rows.iter().map(|row| row.state.word()));
+    }
+
     /// B5: runs by submission, in a run the earliest demotion first.
     fn refund(&mut self, at: Instant) {
         for work in self.order.clone() {
@@ -341,6 +352,7 @@ impl World {
                 request.groups.truncate(1);
                 let left = run.stated_end.map(|end| end.since(at));
                 request.duration = left.filter(|left| *left != Millis::ZERO);
+                self.compare_walk(at, &request);
                 let plan = match run.terms.pod_gpus {
                     Some(pod) => self.accounts.plan_pods(at, &request, pod),
                     None => self.accounts.plan(at, &request).ok(),

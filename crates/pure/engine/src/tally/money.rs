@@ -16,7 +16,7 @@ use bursar_units::{Instant, Label, Millis, ObjectName};
 use super::Finding;
 use super::meters::Meters;
 use crate::State;
-use crate::cluster::budget::calendar::{day, day_start};
+use crate::cluster::budget::calendar::days_between;
 use crate::cluster::budget::{ClaimLine, Class, EnvelopeId, Funded, Pool, RunUid};
 use crate::cluster::nodes::NODE_GPUS_MAX;
 use crate::cluster::{Clusters, Event, Pod, Who};
@@ -253,11 +253,10 @@ impl Money {
         let Some(paid) = self.works.get_mut(uid) else {
             return;
         };
-        while paid.since < at {
-            let today = day(paid.since);
-            let until = day_start(today + 1).min(at);
-            let length = until.since(paid.since);
-            paid.since = if length == Millis::ZERO { at } else { until };
+        let days = days_between(paid.since, at);
+        paid.since = paid.since.max(at);
+        for (today, length_ms) in days {
+            let length = Millis::from_ms(length_ms);
             add(&mut self.sums.occupied, paid.width(), length);
             add(&mut self.sums.debited, paid.funded(), length);
             add(&mut self.sums.unfunded, paid.free(), length);

@@ -1,4 +1,4 @@
-//! Cost of a lease event, as the ended or the live leases grow.
+//! Cost of a lease event, and of a copy of the accounts, as the ended or the live leases grow.
 //!
 //! A lease here is a claim of 8 GPUs of a run of its own. Ended runs stay remembered with their
 //! debits, and the leases are 30 s apart, so a million of them fill 347 days of usage. The two states
@@ -45,6 +45,8 @@ pub(super) struct Cost {
     pub(super) history: History,
     /// Median time of funding and closing one claim.
     pub(super) pair_ns: u64,
+    /// Median time of a copy of the accounts, as a dry run makes it.
+    pub(super) copy_ns: u64,
     pub(super) batches: u64,
 }
 
@@ -73,23 +75,27 @@ struct Lease {
 pub(super) fn measure(few: History, many: History, time: Duration) -> anyhow::Result<Growth> {
     let (mut small, mut large) = (World::new(few)?, World::new(many)?);
     let (mut small_ns, mut large_ns) = (Vec::new(), Vec::new());
+    let (mut small_copy_ns, mut large_copy_ns) = (Vec::new(), Vec::new());
     let began = Clock::now();
     while large_ns.len() < BATCHES || began.elapsed() < time {
         small_ns.push(small.batch()?);
         large_ns.push(large.batch()?);
+        small_copy_ns.push(small.copy()?);
+        large_copy_ns.push(large.copy()?);
     }
     Ok(Growth {
-        few: cost(few, small_ns),
-        many: cost(many, large_ns),
+        few: cost(few, small_ns, small_copy_ns),
+        many: cost(many, large_ns, large_copy_ns),
     })
 }
 
-fn cost(history: History, batches_ns: Vec<u64>) -> Cost {
+fn cost(history: History, batches_ns: Vec<u64>, copies_ns: Vec<u64>) -> Cost {
     let batches = u64::try_from(batches_ns.len()).unwrap_or(u64::MAX);
     let pairs = u64::try_from(BATCH).unwrap_or(u64::MAX);
     Cost {
         history,
         pair_ns: median(batches_ns) / pairs,
+        copy_ns: median(copies_ns),
         batches,
     }
 }
@@ -168,6 +174,13 @@ impl World {
         }
         Ok(u64::try_from(took.as_nanos())?)
     }
+
+    /// Time of one copy of the accounts in nanoseconds, with its end.
+    fn copy(&self) -> anyhow::Result<u64> {
+        let began = Clock::now();
+        drop(std::hint::black_box(self.tree.accounts.clone()));
+        Ok(u64::try_from(began.elapsed().as_nanos())?)
+    }
 }
 
 #[cfg(test)]
@@ -183,8 +196,8 @@ mod tests {
         assert_eq!([3, 0], [median(vec![9, 1, 3]), median(Vec::new())]);
         let history = History { ended: 1, live: 1 };
         let pairs = u64::try_from(BATCH).unwrap();
-        let cost = cost(history, vec![5 * pairs, 900 * pairs, 7 * pairs]);
-        assert_eq!((7, 3), (cost.pair_ns, cost.batches));
+        let cost = cost(history, vec![5 * pairs, 900 * pairs, 7 * pairs], vec![4]);
+        assert_eq!((7, 4, 3), (cost.pair_ns, cost.copy_ns, cost.batches));
     }
 
     #[test]
