@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use bursar_budget::{RunUid, accounts};
-use bursar_units::{Instant, ObjectName};
+use bursar_budget::{EnvelopeId, MeterId, RunUid, accounts};
+use bursar_units::{Instant, Millis, ObjectName};
 use thiserror::Error;
 
 use crate::clusters::{Clusters, REMEMBERED_MAX};
@@ -40,6 +40,14 @@ pub enum Broken {
         /// Widths of its funded and unfunded claims.
         claimed: u64,
     },
+    /// A funded claim is on an envelope that is not declared, or whose window is not open (B3).
+    #[error("{envelope} pays for {uid}, and is not declared or not open")]
+    Shut {
+        /// The run.
+        uid: RunUid,
+        /// The envelope.
+        envelope: EnvelopeId,
+    },
     /// The queue is not the set of waiting runs.
     #[error("{waiting} runs wait, and {queued} are queued")]
     Queue {
@@ -62,6 +70,7 @@ impl Clusters {
         self.accounts.check(now)?;
         self.check_leases()?;
         self.check_claims()?;
+        self.check_open(now)?;
         let waiting = self.live.values().filter(|live| live.held.is_none());
         let waiting: BTreeSet<&RunUid> = waiting.map(|live| &live.uid).collect();
         let queued = self.queue();
@@ -116,6 +125,29 @@ impl Clusters {
             if gpus != claimed {
                 let uid = live.uid.clone();
                 return Err(Broken::Claims { uid, gpus, claimed });
+            }
+        }
+        Ok(())
+    }
+
+    /// Funded claims are on declared envelopes in their windows. A window edge that is due and not
+    /// carried out yet is still to come: the state is that of the instant before it.
+    fn check_open(&self, now: Instant) -> Result<(), Broken> {
+        let edge = self.accounts.next_deadline_of(accounts::Kind::WindowEdge);
+        let before = edge.map(|at| at.before(Millis::from_ms(1)));
+        let now = before.map_or(now, |before| before.min(now));
+        for live in self.live.values() {
+            for claim in self.accounts.claims(&live.work()) {
+                let envelope = claim.id.envelope;
+                let meter = self
+                    .accounts
+                    .meter(now, &MeterId::Envelope(envelope.clone()));
+                let window = meter.and_then(|meter| meter.window);
+                let is_open = window.is_some_and(|window| window.is_open(now));
+                if !is_open || self.accounts.owner(&envelope).is_none() {
+                    let uid = live.uid.clone();
+                    return Err(Broken::Shut { uid, envelope });
+                }
             }
         }
         Ok(())

@@ -29,7 +29,7 @@ pub mod shown;
 pub mod wanted;
 
 pub use bursar_budget as budget;
-pub use clusters::Clusters;
+pub use clusters::{Clusters, REMEMBERED_MAX};
 pub use command::{Change, Command, Exit};
 pub use event::{Event, Outcome, Pod, Reason};
 pub use policy::Policy;

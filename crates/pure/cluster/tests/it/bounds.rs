@@ -2,14 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use bursar_cluster::budget::{Envelope, MeterId, Selector};
+use bursar_cluster::budget::accounts::EpochClosed;
+use bursar_cluster::budget::{BudgetId, Class, Envelope, MeterId, RunUid, Selector};
 use bursar_cluster::explain::WaitReason;
+use bursar_cluster::invariants::Broken;
 use bursar_cluster::{
-    Change, Clusters, Command, Event, Exit, Funding, Policy, Reason, Refusal, Run, Stage,
+    Change, Clusters, Command, Event, Exit, Funding, Outcome, Policy, REMEMBERED_MAX, Reason,
+    Refusal, Run, Stage, Who,
 };
 use bursar_plane::{Decided, Due, Node, Plane, Steps};
 use bursar_units::{Instant, Millis};
 
+use crate::time::plays_late_too;
 use crate::world::{HOUR, World, at, budget, cap, envelope, label, ms, name, node, run};
 
 const DAY: u64 = 24 * HOUR;
@@ -426,4 +430,142 @@ fn a_repeated_event_changes_nothing_and_hangs_nobody() {
     }
     let next = Plane::next_deadline(&forged, bursar_plane::Class::Patience);
     assert_eq!(next, None::<Instant>);
+}
+
+/// The refund and the recall of a claim in one record: it is paid for no time.
+#[test]
+fn a_claim_is_refunded_and_recalled_in_one_record() {
+    let mut world = World::new(&[4]);
+    let own = |gpus| budget("a", &["org"], vec![envelope("e", gpus)]);
+    world.set(own(4));
+    world.set(budget("b", &["org"], Vec::new()));
+    world.submit(run("b", "wide", 4));
+    world.submit(run("a", "own", 4));
+    assert_eq!(world.stage("a/own"), Stage::Waiting);
+    world.go(HOUR);
+    world.set(own(2));
+    assert_eq!(world.shown("b/wide").unfunded_gpus(), 4);
+    world.set_node(node("n1", "us/west/d1", 4));
+    world.go(2 * HOUR);
+    let records = world.records.len();
+    world.set(own(4));
+    let kinds = world.records[records].events.iter();
+    let kinds = kinds.filter_map(|event| match event {
+        Event::RunFunded { of, cause, .. } => Some(format!("{} {cause}", of.run)),
+        Event::RunDemoted { of, cause, .. } => Some(format!("{} {cause}", of.run)),
+        _ => None,
+    });
+    assert_eq!(
+        kinds.collect::<Vec<_>>(),
+        ["b/wide refund", "b/wide recall", "a/own take"]
+    );
+    world.go(3 * HOUR);
+    let debits = world
+        .clusters
+        .accounts()
+        .debits(world.now, &world.uid("b/wide"));
+    let debits = debits.iter().map(|debit| (debit.class, debit.gpu_ms));
+    assert_eq!(
+        debits.filter(|(_, gpu_ms)| *gpu_ms > 0).collect::<Vec<_>>(),
+        [(Class::Unfunded, 8 * HOUR), (Class::Shared, 4 * HOUR)]
+    );
+    plays_late_too(&world);
+}
+
+/// Each group is paid by the envelope of its own cluster, at the start and at the refund.
+#[test]
+fn groups_in_two_clusters_are_paid_where_they_are() {
+    let mut world = World::new(&[]);
+    world.set_node(node("n0", "us/west/d0", 4));
+    world.set_node(node("n1", "us/east/d1", 4));
+    let bound = |text: &str| Envelope {
+        selector: Selector {
+            cluster: Some(label(text)),
+            region: Some(label("us")),
+            domain: None,
+        },
+        ..envelope(text, 6)
+    };
+    let own = budget("a", &[], vec![bound("east"), bound("west")]);
+    world.set(own.clone());
+    world.submit(Run {
+        group_gpus: Some(4),
+        spread: true,
+        ..run("a", "r", 8)
+    });
+    let payers = |world: &World| -> Vec<(String, u64)> {
+        let takes = world.shown("a/r").takes().into_iter();
+        takes
+            .map(|take| (take.envelope.name().to_owned(), take.gpus))
+            .collect()
+    };
+    let expected = [("east".to_owned(), 4), ("west".to_owned(), 4)];
+    assert_eq!(payers(&world), expected);
+    world.go(HOUR);
+    world.drop_budget("a/b").unwrap();
+    assert_eq!(world.shown("a/r").unfunded_gpus(), 8);
+    world.set(own);
+    assert_eq!(payers(&world), expected);
+    plays_late_too(&world);
+}
+
+/// Method: runs that are cancelled while they wait, as events.
+#[test]
+fn the_oldest_ended_run_is_forgotten_above_the_maximum() {
+    let mut clusters = Clusters::default();
+    let uid = |number: usize| RunUid::new(&format!("run-{number}")).unwrap();
+    for number in 0..=REMEMBERED_MAX {
+        let submitted = run("a", &format!("r{number}"), 1);
+        let of = Who {
+            uid: uid(number),
+            run: submitted.id(),
+            owner: submitted.owner.clone(),
+        };
+        let uid = uid(number);
+        let run = submitted;
+        clusters.apply(at(1), &Event::RunSubmitted { uid, run });
+        let (outcome, reason) = (Outcome::Cancelled, Reason::Cancelled);
+        let ended = Event::RunEnded {
+            of,
+            outcome,
+            reason,
+            code: None,
+            detail: None,
+            t: None,
+        };
+        clusters.apply(at(1), &ended);
+    }
+    assert!(clusters.run(&uid(0)).is_none());
+    assert!(clusters.uid(&run("a", "r0", 1).id()).is_none());
+    assert!(clusters.run(&uid(1)).is_some() && clusters.run(&uid(REMEMBERED_MAX)).is_some());
+    assert_eq!(clusters.runs().count(), REMEMBERED_MAX);
+    clusters.check(at(1)).unwrap();
+}
+
+/// A state whose claims were not demoted with their envelope breaks the invariants.
+#[test]
+fn no_claim_is_on_an_envelope_that_is_gone_or_shut() {
+    let mut world = World::new(&[4]);
+    let day = Envelope {
+        end: Some(at(HOUR)),
+        ..envelope("day", 4)
+    };
+    world.set(budget("a", &[], vec![day, envelope("other", 1)]));
+    world.submit(run("a", "r", 4));
+    world.go(HOUR - 1);
+    let gone = Event::BudgetDropped {
+        budget: BudgetId::new("a/b").unwrap(),
+    };
+    let epoch = EpochClosed {
+        meter: MeterId::new("a/b/day").unwrap(),
+        epoch: 0,
+        accrued: 4 * HOUR,
+        next: None,
+    };
+    for event in [gone, Event::EpochClosed { epoch, t: None }] {
+        let mut forged = world.clusters.clone();
+        forged.apply(at(HOUR), &event);
+        let broken = forged.check(at(HOUR)).unwrap_err();
+        assert!(matches!(broken, Broken::Shut { .. }), "{broken:?}");
+    }
 }

@@ -5,6 +5,7 @@ use bursar_cluster::budget::spec::OnExhaustion;
 use bursar_cluster::explain::WaitReason;
 use bursar_cluster::{Change, Command, Event, Exit, Outcome, Reason, Refusal, Run, Stage};
 
+use crate::time::plays_late_too;
 use crate::world::{HOUR, World, at, budget, envelope, ms, node, run};
 
 /// A world with one owner and one envelope.
@@ -35,6 +36,7 @@ fn a_stop_by_walltime_begins_a_grace_before_the_hard_end() {
     world.exited("a/r", &[], Exit::Ok {}).unwrap();
     let end = (Outcome::Failed, Reason::Walltime, None, None);
     assert_eq!(ended(&world, "a/r"), end);
+    plays_late_too(&world);
 }
 
 /// An edit stops nothing earlier than itself, and the run has its grace.
@@ -51,6 +53,7 @@ fn a_hard_end_that_an_edit_puts_into_the_past_stops_the_run_with_its_grace() {
     let ending = Some((Reason::Walltime, at(2 * HOUR + 30_000)));
     assert_eq!(world.shown("a/r").ending, ending);
     assert_eq!(world.shown("a/r").since, at(2 * HOUR));
+    plays_late_too(&world);
 }
 
 #[test]
@@ -68,6 +71,7 @@ fn a_start_that_is_not_reported_in_time_fails_and_gives_all_back() {
     let end = (Outcome::Failed, Reason::StartFailed, None, None);
     assert_eq!(ended(&world, "a/r"), end);
     assert_eq!(world.clusters.nodes().all_leased().count(), 0);
+    plays_late_too(&world);
 }
 
 /// The executor reports pod by pod: the first cause is kept.
@@ -89,6 +93,7 @@ fn the_cause_of_a_failed_start_outlives_the_other_pods() {
     let detail = Some("no such image".to_owned());
     let end = (Outcome::Failed, Reason::StartFailed, Some(9), detail);
     assert_eq!(ended(&world, "a/r"), end);
+    plays_late_too(&world);
 }
 
 #[test]
@@ -104,6 +109,7 @@ fn a_run_that_is_cancelled_while_it_starts_ends_cancelled() {
         .exited("a/r", &[], Exit::NotStarted { reason })
         .unwrap();
     assert_eq!(ended(&world, "a/r").0, Outcome::Cancelled);
+    plays_late_too(&world);
 }
 
 fn once(text: &str, gpus: u64, hours: u64) -> Envelope {
@@ -126,6 +132,7 @@ fn work_that_a_used_up_envelope_ends_is_stopped_with_its_grace_unfunded() {
     // Raised limits do not fund it again.
     world.set(budget("a", &[], vec![once("once", 2, 200)]));
     assert_eq!(world.shown("a/r").unfunded_gpus(), 2);
+    plays_late_too(&world);
 }
 
 #[test]
@@ -142,6 +149,7 @@ fn work_that_finds_another_payer_at_the_depletion_goes_on() {
     world.go(2 * HOUR);
     assert_eq!(world.stage("a/r"), Stage::Running);
     assert_eq!(world.shown("a/r").unfunded_gpus(), 0);
+    plays_late_too(&world);
 }
 
 /// Only the claim that depleted decides: another claim of the run was unfunded before.
@@ -163,6 +171,7 @@ fn a_claim_that_is_refunded_at_its_depletion_does_not_end_the_run() {
     world.go(3 * HOUR);
     assert_eq!(world.stage("a/r"), Stage::Running);
     assert_eq!(world.shown("a/r").unfunded_gpus(), 4);
+    plays_late_too(&world);
 }
 
 #[test]
@@ -183,6 +192,7 @@ fn a_dropped_budget_that_is_made_again_goes_on_with_its_meter() {
         &bursar_cluster::budget::BudgetId::new("a/b").unwrap(),
     );
     assert_eq!(meters[0].accrued_gpu_ms, 2 * HOUR);
+    plays_late_too(&world);
 }
 
 #[test]
@@ -261,6 +271,7 @@ fn a_start_does_not_wait_for_the_share_that_its_own_record_reached() {
     let events = world.records[records..].iter();
     let mut events = events.flat_map(|record| &record.events);
     assert!(!events.any(unfinished));
+    plays_late_too(&world);
 }
 
 #[test]
@@ -276,6 +287,7 @@ fn a_run_that_must_start_at_once_is_refused_without_a_trace_if_it_would_wait() {
         .change(&[Change::StartRun(run("a", "second", 4))])
         .unwrap();
     assert_eq!(world.stage("a/second"), Stage::Running);
+    plays_late_too(&world);
 }
 
 #[test]
@@ -292,6 +304,7 @@ fn a_cancel_of_one_identity_does_not_stop_a_later_run_of_the_name() {
         Err(Refusal::NoSuchRun { .. })
     ));
     assert_eq!(world.stage("a/r"), Stage::Running);
+    plays_late_too(&world);
 }
 
 #[test]
@@ -302,6 +315,7 @@ fn a_run_may_stand_before_its_budget_in_one_change() {
         .change(&[Change::SetRun(run("a", "r", 4)), budget])
         .unwrap();
     assert_eq!(world.stage("a/r"), Stage::Running);
+    plays_late_too(&world);
 }
 
 /// R6: a run that becomes impossible later waits as a mistake.
@@ -320,4 +334,5 @@ fn a_run_whose_envelope_becomes_too_small_waits_as_a_mistake() {
     assert_eq!(reason(&world), WaitReason::ConcurrencyCapExceeded);
     world.set(budget("a", &[], vec![envelope("e", 2)]));
     assert_eq!(reason(&world), WaitReason::NeverFits);
+    plays_late_too(&world);
 }

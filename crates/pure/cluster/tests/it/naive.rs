@@ -1,20 +1,22 @@
 //! A second, naive model of the plane, written from the rules: lists and loops, no indexes. It folds
-//! the events and checks each record. It asks the budgets' own functions only for cover and placement,
-//! which have naive copies in their own tests.
+//! the events and checks each record: who starts, on which GPUs, who pays, and when promises change.
+//! It asks the budgets' own functions only for cover and placement, which have naive copies in their
+//! own tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bursar_cluster::budget::cover::{Borrowing, Group, Request};
-use bursar_cluster::budget::placement::{Gang, Host, Hosts};
+use bursar_cluster::budget::cover::{Borrowing, Group, Plan, Request};
+use bursar_cluster::budget::placement::{Gang, Host, Hosts, Seating};
+use bursar_cluster::budget::spec::GPU_MS_PER_HOUR;
 use bursar_cluster::budget::{
-    Budget, ClaimLine, Class, Demoted, EnvelopeId, Funded, Place, Pool, RunUid, Work,
+    Budget, ClaimLine, Class, Demoted, EnvelopeId, Funded, MeterId, Place, Pool, RunUid, Work,
 };
-use bursar_cluster::{Clusters, Event, Pod, Run};
+use bursar_cluster::{Clusters, Event, Pod, Reason, Run};
 use bursar_plane::Node;
 use bursar_plane::inventory::{CLUSTER, DOMAIN, FLAVOR, REGION};
-use bursar_units::{Instant, Label, ObjectName};
+use bursar_units::{Instant, Label, Millis, ObjectName};
 
-use crate::world::{Record, is_recall, is_take};
+use crate::world::{Record, is_recall, is_refund, is_take};
 
 /// A claim that is paid.
 #[derive(Clone, Debug)]
@@ -37,6 +39,23 @@ struct Live {
     /// Numbers and widths, earliest first.
     unfunded: Vec<(u64, u64)>,
     since: Instant,
+    opened: Instant,
+    ending: Option<Reason>,
+}
+
+/// GPU time of a meter in its epoch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Epoch {
+    accrued: u128,
+    /// Highest limit of this epoch in GPU-milliseconds; `None` if it had none for a while.
+    peak: Option<u128>,
+}
+
+/// A start that the rules demand: the state before it and its recalls.
+struct Turn {
+    uid: RunUid,
+    plan: Plan,
+    seating: Seating,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -50,6 +69,9 @@ pub(crate) struct Model {
     /// GPU-milliseconds by (owner, envelope, class).
     used: BTreeMap<(Label, Option<EnvelopeId>, Class), u128>,
     occupied: u128,
+    epochs: BTreeMap<MeterId, Epoch>,
+    /// Time of the last change of a budget. A promise that ended before it had a deadline ends then.
+    declared: Instant,
 }
 
 impl Live {
@@ -69,42 +91,79 @@ impl Model {
         after: &Clusters,
     ) {
         let mut state = before.clone();
-        // State and model before the recalls that a start needs.
+        // State and model before the recalls that a start needs, and these recalls.
         let mut asked: Option<(Clusters, Self)> = None;
+        let mut recalls: Vec<&Event> = Vec::new();
+        let mut turn: Option<Turn> = None;
         // A record starts once, in the order of the queue before the first start (R7).
         let mut order: Option<Vec<RunUid>> = None;
+        // The last refund of a sweep: its time, the place of its run, and its claim.
+        let mut refunded: Option<(Instant, usize, u64)> = None;
         for event in &record.events {
             let at = event.time().unwrap_or(record.time);
             assert!(at <= record.time);
+            if let Some(turn) = turn.take() {
+                turn.check_leases(event);
+            }
             if is_recall(event) {
                 asked.get_or_insert_with(|| (state.clone(), self.clone()));
-            }
-            if is_take(event) {
+                recalls.push(event);
+            } else if is_take(event) {
                 let (state, model) = asked
                     .take()
                     .unwrap_or_else(|| (state.clone(), self.clone()));
-                let uid = &event.who().unwrap().uid;
+                let uid = event.who().unwrap().uid;
                 let queue = || model.queue().into_iter().cloned().collect();
                 let order = order.get_or_insert_with(queue);
-                model.check_turn(at, (uid, order), &state, nodes);
+                let next = model.check_turn(at, (&uid, order), &state, nodes);
+                next.check_payers(event, &std::mem::take(&mut recalls));
+                turn = Some(next);
+            } else {
+                assert!(asked.is_none(), "a recall belongs to a start: {event:?}");
+            }
+            if is_refund(event) {
+                let before = refunded.filter(|(last, ..)| *last == at);
+                let cursor = before.map(|(_, run, claim)| (run, claim));
+                let (run, claim) = self.check_refund((at, event), cursor, &state, nodes);
+                refunded = Some((at, run, claim));
+            } else if !matches!(event, Event::MeterNear { .. }) {
+                refunded = None;
             }
             state.apply(at, event);
             self.fold(at, event, nodes);
+            self.check_hours();
         }
+        assert!(asked.is_none() && turn.is_none());
         self.check(record.time, after);
     }
 
     fn fold(&mut self, at: Instant, event: &Event, nodes: &BTreeMap<ObjectName, Node>) {
-        if let Some(who) = event.who() {
-            self.reach(at, &who.uid);
-        }
+        self.reach_all(at);
         match event {
             Event::BudgetSet(budget) => {
                 self.budgets.retain(|other| other.id() != budget.id());
                 self.budgets.push(budget.clone());
+                self.declared = at;
+                for (meter, limit) in hours(budget) {
+                    let new = Epoch {
+                        accrued: 0,
+                        peak: limit,
+                    };
+                    let epoch = self.epochs.entry(meter).or_insert(new);
+                    epoch.peak = epoch.peak.zip(limit).map(|(peak, limit)| peak.max(limit));
+                }
             }
             Event::BudgetDropped { budget } => {
                 self.budgets.retain(|other| other.id() != *budget);
+                self.declared = at;
+            }
+            Event::EpochClosed { epoch, .. } => {
+                let mut limits = self.budgets.iter().flat_map(hours);
+                let limit = limits.find(|(meter, _)| *meter == epoch.meter);
+                let own = self.epochs.get_mut(&epoch.meter).unwrap();
+                assert_eq!(own.accrued, u128::from(epoch.accrued), "{}", epoch.meter);
+                let peak = limit.map_or(Some(0), |(_, limit)| limit);
+                *own = Epoch { accrued: 0, peak };
             }
             Event::RunSubmitted { uid, run } => {
                 assert!(!self.ended.contains(uid) && self.find(uid).is_none());
@@ -115,12 +174,18 @@ impl Model {
                     claims: Vec::new(),
                     unfunded: Vec::new(),
                     since: at,
+                    opened: at,
+                    ending: None,
                 });
             }
             Event::RunEdited { of, edit } => {
                 let live = self.find(&of.uid).unwrap();
                 live.run = live.run.clone().edited(*edit);
                 // No promise goes beyond the hard end.
+                let hard_end = live.hard_end().map(|end| end.max(at));
+                for claim in live.claims.iter_mut().filter(|claim| !claim.overruns) {
+                    claim.until = hard_end.map_or(claim.until, |end| claim.until.min(end));
+                }
             }
             Event::RunFunded {
                 of,
@@ -128,11 +193,11 @@ impl Model {
                 cause,
                 unfunded,
                 ..
-            } => self.fund(&of.uid, claims, *cause, *unfunded),
+            } => self.fund(at, &of.uid, claims, (*cause, *unfunded)),
             Event::RunDemoted {
                 of, claims, cause, ..
             } => self.demote(at, &of.uid, claims, *cause),
-            Event::LeasesOpened { of, pods, .. } => self.open(&of.uid, pods, nodes),
+            Event::LeasesOpened { of, pods, .. } => self.open(at, &of.uid, pods, nodes),
             Event::LeasesClosed { of, pods, gpus, .. } => {
                 let live = self.find(&of.uid).unwrap();
                 let (gone, stay): (Vec<Pod>, Vec<Pod>) = live
@@ -150,11 +215,15 @@ impl Model {
                 self.live.retain(|live| live.uid != of.uid);
                 self.ended.insert(of.uid.clone());
             }
-            Event::RunRunning { of } | Event::RunEnding { of, .. } => {
+            Event::RunRunning { of } => {
                 assert!(!self.find(&of.uid).unwrap().pods.is_empty());
             }
+            Event::RunEnding { of, reason, .. } => {
+                let live = self.find(&of.uid).unwrap();
+                assert!(!live.pods.is_empty() && live.ending.is_none());
+                live.ending = Some(*reason);
+            }
             Event::PolicySet(_)
-            | Event::EpochClosed { .. }
             | Event::MeterNear { .. }
             | Event::PassUnfinished { .. }
             | Event::PassFinished {} => {}
@@ -165,11 +234,15 @@ impl Model {
         self.live.iter_mut().find(|live| live.uid == *uid)
     }
 
-    /// Adds the time of a run since its last event.
-    fn reach(&mut self, at: Instant, uid: &RunUid) {
-        let Some(live) = self.live.iter_mut().find(|live| live.uid == *uid) else {
-            return;
-        };
+    /// Adds the time of all runs since the last event.
+    fn reach_all(&mut self, at: Instant) {
+        for run in 0..self.live.len() {
+            self.reach(at, run);
+        }
+    }
+
+    fn reach(&mut self, at: Instant, run: usize) {
+        let live = &mut self.live[run];
         let length = u128::from(at.since(live.since).ms());
         live.since = live.since.max(at);
         let owner = live.run.owner.clone();
@@ -184,10 +257,23 @@ impl Model {
             *used.or_default() += u128::from(gpus) * length;
         }
         self.occupied += u128::from(live.width()) * length;
+        for claim in &live.claims {
+            let gpu_ms = u128::from(claim.gpus) * length;
+            for meter in meters(&self.budgets, claim) {
+                self.epochs.entry(meter).or_default().accrued += gpu_ms;
+            }
+        }
     }
 
-    fn fund(&mut self, uid: &RunUid, lines: &[ClaimLine], cause: Funded, of: Option<u64>) {
+    fn fund(
+        &mut self,
+        at: Instant,
+        uid: &RunUid,
+        lines: &[ClaimLine],
+        (cause, of): (Funded, Option<u64>),
+    ) {
         let mut last = self.last;
+        let declared = self.declared;
         let live = self.find(uid).unwrap();
         for line in lines {
             let mut claims = live.claims.iter_mut();
@@ -196,10 +282,14 @@ impl Model {
             match (cause, claim) {
                 (Funded::Extension, Some(claim)) => {
                     assert_eq!(claim.gpus, line.gpus);
-                    assert!(!claim.overruns, "an overrunning claim is never extended");
+                    claim.check_end(at, declared);
+                    assert!(at < line.until);
                     claim.until = line.until;
                 }
-                (Funded::Overrun, Some(claim)) => claim.overruns = true,
+                (Funded::Overrun, Some(claim)) => {
+                    claim.check_end(at, declared);
+                    claim.overruns = true;
+                }
                 (Funded::Extension | Funded::Overrun, None) => panic!("no such claim"),
                 (Funded::Take | Funded::Refund, claim) => {
                     assert_eq!(cause == Funded::Refund, of.is_some());
@@ -229,6 +319,7 @@ impl Model {
 
     fn demote(&mut self, at: Instant, uid: &RunUid, lines: &[ClaimLine], cause: Demoted) {
         let mut last = self.last;
+        let declared = self.declared;
         let live = self.find(uid).unwrap();
         for line in lines {
             let mut claims = live.claims.iter_mut();
@@ -238,7 +329,10 @@ impl Model {
             // A promise is never broken by depletion (B2).
             match cause {
                 Demoted::Depletion => assert!(claim.overruns, "{uid} at {at:?}"),
-                Demoted::PromiseEnd => assert_ne!(claim.pool, Pool::Own),
+                Demoted::PromiseEnd => {
+                    assert_ne!(claim.pool, Pool::Own);
+                    claim.check_end(at, declared);
+                }
                 Demoted::Recall => assert_eq!(claim.pool, Pool::Family),
                 Demoted::Refit => {}
             }
@@ -253,7 +347,13 @@ impl Model {
     }
 
     /// Leases open on usable nodes, each group in one domain, and on no GPU twice.
-    fn open(&mut self, uid: &RunUid, pods: &[Pod], nodes: &BTreeMap<ObjectName, Node>) {
+    fn open(
+        &mut self,
+        at: Instant,
+        uid: &RunUid,
+        pods: &[Pod],
+        nodes: &BTreeMap<ObjectName, Node>,
+    ) {
         let leased = self.leased();
         let live = self.find(uid).unwrap();
         assert!(live.pods.is_empty());
@@ -272,6 +372,7 @@ impl Model {
         }
         assert!(groups.values().all(|places| places.len() == 1));
         live.pods = pods.to_vec();
+        live.opened = at;
         assert_eq!(live.width(), live.run.total_gpus);
     }
 
@@ -299,33 +400,36 @@ impl Model {
         order.into_iter().flatten().collect()
     }
 
-    /// A run starts only if no run before it in the queue can.
+    /// A run starts only if no run before it in the queue can; its seats and payers are returned.
     fn check_turn(
         &self,
         at: Instant,
         (uid, order): (&RunUid, &[RunUid]),
         state: &Clusters,
         nodes: &BTreeMap<ObjectName, Node>,
-    ) {
+    ) -> Turn {
         let waiting = self.queue();
         assert!(waiting.contains(&uid) && order.contains(uid));
         let before = order.iter().take_while(|other| *other != uid);
         for other in before.filter(|other| waiting.contains(other)) {
             assert!(
-                !self.could_start(at, other, state, nodes),
+                self.could_start(at, other, state, nodes).is_none(),
                 "{other} stands before {uid} and could start"
             );
         }
+        let (seating, plan) = self.could_start(at, uid, state, nodes).unwrap();
+        let uid = uid.clone();
+        Turn { uid, plan, seating }
     }
 
-    /// Whether a waiting run is placed and covered now (D1).
+    /// Seats and payers of a waiting run, if it is placed and covered now (D1).
     pub(crate) fn could_start(
         &self,
         at: Instant,
         uid: &RunUid,
         state: &Clusters,
         nodes: &BTreeMap<ObjectName, Node>,
-    ) -> bool {
+    ) -> Option<(Seating, Plan)> {
         let run = &self.live.iter().find(|live| live.uid == *uid).unwrap().run;
         let leased = self.leased();
         let mut hosts = Hosts::default();
@@ -350,25 +454,121 @@ impl Model {
             groups: vec![size / run.pod(); count],
             spares_per_group: 0,
         });
-        let Some(seating) = seating else { return false };
-        let groups = seating.groups.into_iter();
+        let seating = seating?;
+        let groups = seating.groups.iter();
         let request = Request {
-            work: Some(Work {
-                run: uid.clone(),
-                incarnation: 0,
-            }),
-            owner: run.owner.clone(),
-            flavor: run.flavor.clone(),
-            groups: groups.map(|place| Group { place, gpus: size }).collect(),
-            duration: run.expected_duration.or(run.max_duration),
+            groups: groups
+                .map(|place| Group {
+                    place: place.clone(),
+                    gpus: size,
+                })
+                .collect(),
+            duration: stated(run),
             hard_end: run.max_duration.map(|length| at.after(length)),
-            borrowing: Borrowing {
-                allow: run.funding.allow_borrow,
-                gpus_max: run.funding.borrow_gpus_max,
-                sponsors: run.funding.sponsors.clone(),
-            },
+            ..request(uid, run)
         };
-        state.accounts().plan_recalling(at, &request).is_ok()
+        let plan = state.accounts().plan_recalling(at, &request).ok()?;
+        Some((seating, plan))
+    }
+
+    /// Unfunded claims in the order of refunding (B5): the place of the run by submission, and the
+    /// number of the claim. Work that its used up envelope ends is not refunded.
+    fn unfunded(&self) -> Vec<(usize, u64)> {
+        let live = self.live.iter().enumerate();
+        let live = live.filter(|(_, live)| live.ending != Some(Reason::BudgetEnd));
+        live.flat_map(|(run, live)| live.unfunded.iter().map(move |(claim, _)| (run, *claim)))
+            .collect()
+    }
+
+    /// Whether the payers of an unfunded claim are found now.
+    fn could_refund(
+        &self,
+        at: Instant,
+        (run, claim): (usize, u64),
+        state: &Clusters,
+        nodes: &BTreeMap<ObjectName, Node>,
+    ) -> Option<Plan> {
+        let live = &self.live[run];
+        // The funded GPUs stand first, by pod; then the unfunded claims, earliest first (A1).
+        let mut pods: Vec<&Pod> = live.pods.iter().collect();
+        pods.sort_by_key(|pod| pod.pod);
+        let places = pods
+            .into_iter()
+            .flat_map(|pod| pod.ordinals().map(|_| place(&nodes[&pod.node])));
+        let funded: u64 = live.claims.iter().map(|claim| claim.gpus).sum();
+        let before = live.unfunded.iter().filter(|(number, _)| *number < claim);
+        let first = funded + before.map(|(_, gpus)| gpus).sum::<u64>();
+        let (_, gpus) = live.unfunded.iter().find(|(n, _)| *n == claim).unwrap();
+        let places = places.skip(usize::try_from(first).unwrap());
+        let mut groups: Vec<Group> = Vec::new();
+        for place in places.take(usize::try_from(*gpus).unwrap()) {
+            match groups.last_mut() {
+                Some(group) if group.place == place => group.gpus += 1,
+                _ => groups.push(Group { place, gpus: 1 }),
+            }
+        }
+        let left = stated(&live.run).map(|length| live.opened.after(length).since(at));
+        let request = Request {
+            groups,
+            duration: left.filter(|left| left.ms() > 0),
+            hard_end: live.hard_end(),
+            ..request(&live.uid, &live.run)
+        };
+        state.accounts().plan(at, &request).ok()
+    }
+
+    /// A refund has the payers of the walk, and comes after those that could be paid. `cursor` is the
+    /// last refund of the same sweep.
+    fn check_refund(
+        &self,
+        (at, event): (Instant, &Event),
+        cursor: Option<(usize, u64)>,
+        state: &Clusters,
+        nodes: &BTreeMap<ObjectName, Node>,
+    ) -> (usize, u64) {
+        let Event::RunFunded {
+            of,
+            claims,
+            unfunded,
+            ..
+        } = event
+        else {
+            panic!("{event:?}");
+        };
+        let run = self.live.iter().position(|live| live.uid == of.uid);
+        let own = (run.unwrap(), unfunded.unwrap());
+        for other in self.unfunded() {
+            if cursor.is_none_or(|cursor| cursor < other) && other < own {
+                let plan = self.could_refund(at, other, state, nodes);
+                assert!(plan.is_none(), "{other:?} is refunded before {own:?}");
+            }
+        }
+        assert!(cursor.is_none_or(|cursor| cursor < own));
+        assert!(self.unfunded().contains(&own));
+        let plan = self.could_refund(at, own, state, nodes).unwrap();
+        assert_eq!(*claims, plan.lines);
+        own
+    }
+
+    /// No unfunded claim finds payers now.
+    pub(crate) fn check_refunded(
+        &self,
+        at: Instant,
+        state: &Clusters,
+        nodes: &BTreeMap<ObjectName, Node>,
+    ) {
+        for claim in self.unfunded() {
+            let plan = self.could_refund(at, claim, state, nodes);
+            assert!(plan.is_none(), "{claim:?} could be refunded");
+        }
+    }
+
+    /// No meter accrues more than its highest limit of the epoch.
+    fn check_hours(&self) {
+        for (meter, epoch) in &self.epochs {
+            let is_within = epoch.peak.is_none_or(|peak| epoch.accrued <= peak);
+            assert!(is_within, "{meter} {epoch:?}");
+        }
     }
 
     /// Checks that hold after every record.
@@ -381,10 +581,8 @@ impl Model {
             .collect();
         let distinct: BTreeSet<_> = gpus.iter().collect();
         assert_eq!(distinct.len(), gpus.len(), "a GPU is leased twice");
-        let uids: Vec<RunUid> = self.live.iter().map(|live| live.uid.clone()).collect();
-        for uid in &uids {
-            self.reach(now, uid);
-        }
+        self.reach_all(now);
+        self.check_hours();
         for live in &self.live {
             let funded: u64 = live.claims.iter().map(|claim| claim.gpus).sum();
             let unfunded: u64 = live.unfunded.iter().map(|(_, gpus)| gpus).sum();
@@ -438,7 +636,60 @@ impl Model {
     }
 }
 
+impl Claim {
+    /// A promise is looked at when it ends, and not later; a change of budgets may make an end count
+    /// that was of no matter before.
+    fn check_end(&self, at: Instant, declared: Instant) {
+        assert!(!self.overruns, "an overrunning claim has no promise");
+        let is_due = self.until == at || (self.until < at && declared == at);
+        assert!(is_due, "{self:?} at {at:?}");
+    }
+}
+
+impl Turn {
+    /// The recalls and the payers are those of the plan.
+    fn check_payers(&self, event: &Event, recalls: &[&Event]) {
+        let Event::RunFunded { claims, .. } = event else {
+            panic!("{event:?}");
+        };
+        assert_eq!(*claims, self.plan.lines);
+        let demoted = self.plan.recalled.iter();
+        let demoted: Vec<_> = demoted
+            .map(|demotion| (&demotion.work.run, vec![demotion.line.clone()]))
+            .collect();
+        let recalls: Vec<_> = recalls
+            .iter()
+            .map(|event| match event {
+                Event::RunDemoted { of, claims, .. } => (&of.uid, claims.clone()),
+                _ => panic!("{event:?}"),
+            })
+            .collect();
+        assert_eq!(recalls, demoted);
+    }
+
+    /// The leases open at once, on the seats of the placement.
+    fn check_leases(&self, event: &Event) {
+        let Event::LeasesOpened { of, pods, .. } = event else {
+            panic!("{event:?}");
+        };
+        assert_eq!(of.uid, self.uid);
+        let opened = pods
+            .iter()
+            .map(|pod| (pod.group, pod.pod, &pod.node, pod.ordinals().collect()));
+        let opened: Vec<(u64, u64, &ObjectName, Vec<u32>)> = opened.collect();
+        let seats = self.seating.pods.iter();
+        let seats = seats.map(|seat| (seat.group, seat.pod, &seat.node, seat.ordinals.clone()));
+        assert_eq!(opened, seats.collect::<Vec<_>>());
+    }
+}
+
 impl Live {
+    fn hard_end(&self) -> Option<Instant> {
+        self.run
+            .max_duration
+            .map(|length| self.opened.after(length))
+    }
+
     /// Closed GPUs leave unfunded claims first, then the newest funded (A1).
     fn leave(&mut self, gpus: u64) {
         for _ in 0..gpus {
@@ -460,4 +711,63 @@ fn place(node: &Node) -> Place {
         cluster: label(CLUSTER),
         domain: label(DOMAIN),
     }
+}
+
+/// Length that a run states: the expected one, never beyond its hard limit.
+fn stated(run: &Run) -> Option<Millis> {
+    match (run.expected_duration, run.max_duration) {
+        (Some(expected), Some(max)) => Some(expected.min(max)),
+        (expected, max) => expected.or(max),
+    }
+}
+
+/// Request of a run without groups and length.
+fn request(uid: &RunUid, run: &Run) -> Request {
+    Request {
+        work: Some(Work {
+            run: uid.clone(),
+            incarnation: 0,
+        }),
+        owner: run.owner.clone(),
+        flavor: run.flavor.clone(),
+        groups: Vec::new(),
+        duration: None,
+        hard_end: None,
+        borrowing: Borrowing {
+            allow: run.funding.allow_borrow,
+            gpus_max: run.funding.borrow_gpus_max,
+            sponsors: run.funding.sponsors.clone(),
+        },
+    }
+}
+
+/// The meters that a claim is charged to: its envelope, the lending pool, and the caps that name it.
+fn meters(budgets: &[Budget], claim: &Claim) -> Vec<MeterId> {
+    let mut list = vec![MeterId::Envelope(claim.envelope.clone())];
+    if claim.pool == Pool::Lent {
+        list.push(MeterId::Lending(claim.envelope.clone()));
+    }
+    for budget in budgets {
+        let caps = budget.aggregate_caps.iter();
+        let caps = caps.filter(|cap| cap.envelopes.contains(&claim.envelope));
+        list.extend(caps.map(|cap| MeterId::Cap(budget.cap_id(cap))));
+    }
+    list
+}
+
+/// The limits of the meters of a budget, in GPU-milliseconds.
+fn hours(budget: &Budget) -> Vec<(MeterId, Option<u128>)> {
+    let gpu_ms = |hours: Option<u64>| Some(u128::from(hours? * GPU_MS_PER_HOUR));
+    let mut list = Vec::new();
+    for spec in &budget.envelopes {
+        let id = budget.envelope_id(spec);
+        let lent = spec.lending.as_ref().and_then(|pool| pool.gpu_hours_max);
+        list.push((MeterId::Envelope(id.clone()), gpu_ms(spec.gpu_hours_max)));
+        list.push((MeterId::Lending(id), gpu_ms(lent)));
+    }
+    for cap in &budget.aggregate_caps {
+        let cap_id = budget.cap_id(cap);
+        list.push((MeterId::Cap(cap_id), gpu_ms(cap.gpu_hours_max)));
+    }
+    list
 }

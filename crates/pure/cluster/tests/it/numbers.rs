@@ -3,6 +3,7 @@
 use bursar_cluster::budget::{MeterId, Selector};
 use bursar_cluster::{Event, Funding, Run, Stage};
 
+use crate::time::plays_late_too;
 use crate::world::{HOUR, World, at, budget, cap, envelope, envelope_id, label, lends, ms, run};
 
 fn meter(text: &str) -> MeterId {
@@ -75,6 +76,7 @@ fn walk_a_run_is_paid_by_owner_family_and_sponsor_in_order() {
     let failure = trace.outcome.unwrap_err();
     assert_eq!(failure.reason.word(), "BorrowLimitExceeded");
     assert_eq!((failure.wanted, failure.found), (26, 25));
+    plays_late_too(&world);
 }
 
 #[test]
@@ -97,6 +99,8 @@ fn window_preference_prefers_the_first_end_that_outlasts_the_run() {
         ..run("a", "short", 12)
     });
     assert_eq!(payers(&other, "a/short"), ["q3 8", "q4 4"]);
+    plays_late_too(&world);
+    plays_late_too(&other);
 }
 
 #[test]
@@ -131,6 +135,7 @@ fn promise_the_run_that_overruns_is_demoted_and_no_other() {
             "64800000 demoted a/b e 5 depletion",
         ]
     );
+    plays_late_too(&world);
 }
 
 #[test]
@@ -152,6 +157,7 @@ fn rounding_the_last_milliseconds_are_not_overdrawn() {
     assert_eq!(view.unwrap().accrued_gpu_ms, 3_599_995);
     assert_eq!(world.stage("a/r"), Stage::Running);
     assert_eq!(world.shown("a/r").unfunded_gpus(), 7);
+    plays_late_too(&world);
 }
 
 /// A runs on q3, B waits for q4.
@@ -220,6 +226,7 @@ fn away_money_moves_at_its_instant_and_starts_wait_for_the_resume() {
         lines(&without_near(&resumed.events)),
         start(13 * HOUR, before + 1)
     );
+    plays_late_too(&world);
 }
 
 #[test]
@@ -232,6 +239,7 @@ fn on_time_only_the_start_differs() {
     let mut expected = edge("");
     expected.extend(start(11 * HOUR, before));
     assert_eq!(lines(&without_near(&tick.events)), expected);
+    plays_late_too(&world);
 }
 
 #[test]
@@ -248,4 +256,5 @@ fn an_end_while_away_is_charged_until_it_is_recorded() {
     };
     assert_eq!(view("o/b/q4"), (2 * 8 * HOUR, 0));
     assert_eq!(view("o/b/q3"), (0, 1));
+    plays_late_too(&world);
 }

@@ -1,9 +1,10 @@
 //! Random worlds against the naive model.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use bursar_cluster::budget::accounts::{Debit, UsageRow};
 use bursar_cluster::budget::spec::{OnExhaustion, Sharing};
-use bursar_cluster::budget::{Budget, Demoted, Funded, Renew};
+use bursar_cluster::budget::{Budget, Demoted, Funded, MeterId, Renew, RunUid};
 use bursar_cluster::{Change, Command, Event, Exit, Funding, Policy, Reason, Run, Stage};
 use bursar_plane::{Class, Decided, Plane};
 use bursar_units::Millis;
@@ -12,7 +13,7 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
 use crate::naive::Model;
-use crate::world::{World, at, budget, cap, envelope, facts, label, lends, node, run};
+use crate::world::{HOUR, World, at, budget, cap, envelope, facts, label, lends, node, run};
 
 /// Worlds of one test. All tests of the crate take less than a minute.
 const CASES: u32 = 64;
@@ -128,6 +129,15 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(node, gpus, cordoned)| Step::Node(node, gpus, cordoned)),
         1 => (0_usize..3).prop_map(Step::Rotate),
         1 => (0_u64..700, 1_u64..90).prop_map(|(grace, horizon)| Step::Policy(grace, horizon)),
+    ]
+}
+
+/// A change of budgets.
+fn edit() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0_usize..3, shape()).prop_map(|(owner, shape)| Step::Budget(owner, shape)),
+        1 => (0_usize..3).prop_map(Step::DropBudget),
+        2 => (0_usize..3).prop_map(Step::Rotate),
     ]
 }
 
@@ -300,10 +310,13 @@ fn check_pass(world: &World) {
     }
     for uid in model.queue() {
         assert!(
-            !model.could_start(world.now, uid, &world.clusters, &world.nodes),
+            model
+                .could_start(world.now, uid, &world.clusters, &world.nodes)
+                .is_none(),
             "{uid} could start and waits"
         );
     }
+    model.check_refunded(world.now, &world.clusters, &world.nodes);
     let mut again = world.clusters.clone();
     let mut out = Decided::new(world.now, 1_000_000);
     again.stir();
@@ -349,6 +362,49 @@ proptest! {
     }
 }
 
+/// The sums of a world at an instant.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Past {
+    used: Vec<UsageRow>,
+    debits: Vec<(RunUid, Debit)>,
+    /// Epoch and accrued time of each declared meter.
+    meters: BTreeMap<MeterId, (u64, u64)>,
+}
+
+impl Past {
+    /// The sums of these runs, and of all usage.
+    fn of(world: &World, runs: &[RunUid]) -> Self {
+        let accounts = world.clusters.accounts();
+        let used = accounts.usage(world.now).filter(|row| row.gpu_ms > 0);
+        let debits = runs.iter().flat_map(|uid| {
+            let debits = accounts.debits(world.now, uid).into_iter();
+            debits.map(|debit| (uid.clone(), debit))
+        });
+        let views = accounts
+            .budgets()
+            .flat_map(|budget| accounts.meters(world.now, &budget.id()));
+        Self {
+            used: used.collect(),
+            debits: debits.filter(|(_, debit)| debit.gpu_ms > 0).collect(),
+            meters: views
+                .map(|view| (view.meter, (view.epoch, view.accrued_gpu_ms)))
+                .collect(),
+        }
+    }
+
+    /// The sums that are final since that day and these epochs.
+    fn before(mut self, day: u64, meters: &BTreeMap<MeterId, (u64, u64)>) -> Self {
+        self.used.retain(|row| row.day < day);
+        self.debits.retain(|(_, debit)| {
+            let meter = debit.envelope.clone().map(MeterId::Envelope);
+            let epoch = meter.and_then(|meter| Some(meters.get(&meter)?.0));
+            debit.day < day || epoch.is_some_and(|epoch| debit.epoch < epoch)
+        });
+        self.meters.clear();
+        self
+    }
+}
+
 /// All runs are cancelled, and all ends are reported.
 fn end_all(world: &mut World) {
     use Stage::{Ending, Running, Starting, Waiting};
@@ -387,21 +443,48 @@ proptest! {
         prop_assert_eq!(Plane::next_deadline(&world.clusters, Class::Patience), None);
     }
 
-    /// Method: usage and accrued time at an instant are the same before and after any change at it.
+    /// Method: one world changes a budget at an instant, the other does not, and both go on for days.
+    /// The sums of days and epochs before that instant are the same at the end of both.
     #[test]
-    fn a_change_moves_no_accrued_time(steps in steps(), owner in 0_usize..3, shape in shape()) {
+    fn a_change_moves_nothing_of_the_past(
+        steps in steps(),
+        hours in 0_u64..60,
+        edits in prop::collection::vec(edit(), 1..3),
+        later in steps(),
+    ) {
         let mut world = first_world();
         for (number, step) in steps.iter().enumerate() {
             play(&mut world, number, step);
         }
-        let used = |world: &World| -> Vec<_> {
-            world.clusters.accounts().usage(world.now).filter(|row| row.gpu_ms > 0).collect()
-        };
-        let before = used(&world);
-        play(&mut world, 1_000, &Step::Budget(owner, shape));
-        prop_assert_eq!(&before, &used(&world));
-        play(&mut world, 1_001, &Step::DropBudget(owner));
-        prop_assert_eq!(before, used(&world));
+        world.go(world.now.ms() + HOUR * hours);
+        let runs: Vec<RunUid> = world.clusters.runs().map(|run| run.uid).collect();
+        let (day, before) = (world.now.ms() / (24 * HOUR), Past::of(&world, &runs));
+        let mut other = world.clone();
+        for (number, edit) in edits.iter().enumerate() {
+            play(&mut other, 1_000 + number, edit);
+        }
+        let changed = Past::of(&other, &runs);
+        prop_assert_eq!(&before.used, &changed.used);
+        prop_assert_eq!(&before.debits, &changed.debits);
+        // What was accrued stays in the meter, or stands in the epoch that the change closed.
+        for (meter, (epoch, accrued)) in &before.meters {
+            let view = other.clusters.accounts().meter(other.now, meter).unwrap();
+            let closed = other.clusters.accounts().closed_epochs(meter);
+            let closed = closed.iter().find(|closed| closed.epoch == *epoch);
+            let after = closed.map_or(view.accrued_gpu_ms, |closed| closed.accrued);
+            prop_assert_eq!(after, *accrued, "{}", meter);
+        }
+        for world in [&mut world, &mut other] {
+            for (number, step) in later.iter().enumerate() {
+                play(world, 2_000 + number, step);
+            }
+            world.go(world.now.ms() + 30 * HOUR);
+        }
+        for (world, at) in [(world, before), (other, changed)] {
+            let meters = at.meters.clone();
+            let after = Past::of(&world, &runs).before(day, &meters);
+            prop_assert_eq!(at.before(day, &meters), after);
+        }
     }
 
     /// Method: three budgets in every order, with runs on them; facts are the whole state.

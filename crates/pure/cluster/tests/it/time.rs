@@ -1,54 +1,91 @@
 //! Time: money moves at its own instant, however late the ticks are, and across crashes (R7, R8, L5).
 //!
-//! Each scenario is a list of commands with their instants. It is played with ticks at each deadline,
-//! and again with ticks that are late by 1 ms, 6 s and 2 h, with a crash before each command and tick.
-//! Money events have the same content and time until a start or a reported end differs.
+//! Each scenario is a list of inputs with their instants. It is played with ticks at each deadline,
+//! and again with ticks that are late by 1 ms, 6 s and 2 h, with a crash before each input and tick.
+//! Money events have the same content and time until a start differs. The scenarios of the other tests
+//! are played in the same way ([`plays_late_too`]).
 
+use bursar_cluster::budget::accounts::{MeterView, UsageRow};
 use bursar_cluster::budget::spec::OnExhaustion;
-use bursar_cluster::budget::{Envelope, Renew};
-use bursar_cluster::{Change, Event, Exit, Run};
-use bursar_units::Instant;
+use bursar_cluster::budget::{Budget, Envelope, Renew};
+use bursar_cluster::{Change, Command, Event, Exit, Reason, Run};
+use bursar_units::{Instant, ScopedName};
 use proptest::prelude::*;
 
 use crate::random::{OWNERS, Shape, Wish, shape, to_budget, to_run, wish};
-use crate::world::{HOUR, World, at, budget, cap, envelope, label, lends, money, ms, run};
+use crate::world::{
+    HOUR, Input, World, at, budget, cap, envelope, envelope_id, label, lends, money, ms, node, run,
+};
 
-/// A command with its instant.
-type Scenario = Vec<(u64, Act)>;
+/// Inputs with their instants.
+type Scenario = Vec<(u64, Input)>;
 
-enum Act {
-    Change(Vec<Change>),
-    Exit(&'static str, Exit),
-    Rotate(&'static str),
+fn submit(run: Run) -> Input {
+    Input::Change(vec![Change::SetRun(run)])
 }
 
-fn submit(run: Run) -> Act {
-    Act::Change(vec![Change::SetRun(run)])
+fn declare(budget: Budget) -> Input {
+    Input::Change(vec![Change::SetBudget(budget)])
 }
 
-fn declare(budget: bursar_cluster::budget::Budget) -> Act {
-    Act::Change(vec![Change::SetBudget(budget)])
+fn exit(text: &str) -> Input {
+    Input::Exited(ScopedName::new(text).unwrap(), Vec::new(), Exit::Ok {})
 }
 
-/// Plays a scenario until an instant, with ticks late by that many milliseconds.
-fn play(domains: &[u64], scenario: &Scenario, until: u64, late: u64, crashes: bool) -> World {
-    let mut world = World::new(domains);
-    for (when, act) in scenario {
-        advance(&mut world, at(*when), late, crashes);
-        if crashes {
+fn rotate(text: &str) -> Input {
+    Input::Command(Command::RotateEnvelope {
+        envelope: envelope_id(text),
+        idempotency: None,
+        reason: None,
+    })
+}
+
+/// How time passes in a world.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// Milliseconds from a deadline to its tick.
+    late: u64,
+    /// Whether the process dies before each input and tick.
+    crashes: bool,
+}
+
+const ON_TIME: Pace = Pace {
+    late: 0,
+    crashes: false,
+};
+
+const LATE: [Pace; 4] = {
+    let crashes = true;
+    [
+        Pace { late: 0, crashes },
+        Pace { late: 1, crashes },
+        Pace {
+            late: 6_000,
+            crashes,
+        },
+        Pace {
+            late: 2 * HOUR,
+            crashes,
+        },
+    ]
+};
+
+/// Plays a scenario until an instant, or until an input is refused; returns the instant of that too.
+fn play(mut world: World, scenario: &Scenario, until: u64, pace: Pace) -> (World, Option<Instant>) {
+    for (when, input) in scenario {
+        advance(&mut world, at(*when), pace);
+        if pace.crashes {
             world.crash();
         }
-        match act {
-            Act::Change(changes) => world.change(changes).unwrap(),
-            Act::Exit(text, exit) => drop(world.exited(text, &[], exit.clone()).unwrap()),
-            Act::Rotate(text) => drop(world.rotate(text).unwrap()),
+        if !world.play(input) {
+            return (world, Some(at(*when)));
         }
     }
-    advance(&mut world, at(until), late, crashes);
-    world
+    advance(&mut world, at(until), pace);
+    (world, None)
 }
 
-fn advance(world: &mut World, until: Instant, late: u64, crashes: bool) {
+fn advance(world: &mut World, until: Instant, Pace { late, crashes }: Pace) {
     while let Some(next) = world.next()
         && next.after(ms(late)) <= until
     {
@@ -72,12 +109,20 @@ fn advance(world: &mut World, until: Instant, late: u64, crashes: bool) {
     }
 }
 
-/// The first instant at which a tick starts a run.
+/// The first instant at which a tick starts a run, or gives a start up: our own absence expires no
+/// start (L5).
 fn first_start(world: &World) -> Option<Instant> {
     let ticks = world.records.iter().filter(|record| record.is_tick);
-    let is_start = |event: &Event| matches!(event, Event::LeasesOpened { .. });
-    let mut starts = ticks.filter(|record| record.events.iter().any(is_start));
-    starts.next().map(|record| record.time)
+    let mut starts = ticks.flat_map(|record| {
+        let is_start = |event: &Event| match event {
+            Event::LeasesOpened { .. } => true,
+            Event::RunEnding { reason, .. } => *reason == Reason::StartFailed,
+            _ => false,
+        };
+        let events = record.events.iter().filter(move |event| is_start(event));
+        events.map(|event| event.time().unwrap_or(record.time))
+    });
+    starts.next()
 }
 
 /// Money events before an instant. A pass that is owed is no money, and a start that is tried late
@@ -97,16 +142,62 @@ fn moved(world: &World, before: Option<Instant>) -> Vec<String> {
         .collect()
 }
 
-/// The same money at the same instants in all ways to play it.
-fn same_money(domains: &[u64], scenario: &Scenario, until: u64) {
-    let on_time = play(domains, scenario, until, 0, false);
-    for late in [0, 1, 6_000, 2 * HOUR] {
-        let other = play(domains, scenario, until, late, true);
+/// All sums of a world at its end.
+fn sums(world: &World) -> (Vec<UsageRow>, Vec<MeterView>) {
+    let accounts = world.clusters.accounts();
+    let budgets = accounts.budgets();
+    let meters = budgets.flat_map(|budget| accounts.meters(world.now, &budget.id()));
+    (accounts.usage(world.now).collect(), meters.collect())
+}
+
+/// The same money at the same instants in all ways to play a scenario; returns what was compared
+/// each time.
+fn compare(first: &World, scenario: &Scenario, until: u64) -> Vec<String> {
+    let (on_time, refused) = play(first.clone(), scenario, until, ON_TIME);
+    assert_eq!(refused, None, "{:?}", on_time.now);
+    let mut compared: Option<Vec<String>> = None;
+    for pace in LATE {
+        let (other, refused) = play(first.clone(), scenario, until, pace);
         let starts = [first_start(&on_time), first_start(&other)];
         let before = starts.into_iter().flatten().min();
+        assert!(refused.is_none_or(|at| before.is_some_and(|before| before <= at)));
         let expected = moved(&on_time, before);
-        assert_eq!(moved(&other, before), expected, "late by {late} ms");
+        assert_eq!(moved(&other, before), expected, "{pace:?}");
+        if before.is_none() {
+            assert_eq!(sums(&other), sums(&on_time), "{pace:?}");
+        }
+        if compared
+            .as_ref()
+            .is_none_or(|least| expected.len() < least.len())
+        {
+            compared = Some(expected);
+        }
     }
+    compared.unwrap()
+}
+
+/// The same for a scenario whose money moves in these ways.
+fn same_money(domains: &[u64], scenario: &Scenario, until: u64, kinds: &[&str]) {
+    let lines = compare(&World::new(domains), scenario, until);
+    for kind in kinds {
+        let is_there = lines.iter().any(|line| line.contains(kind));
+        assert!(is_there, "no {kind} in {lines:#?}");
+    }
+}
+
+/// Plays the inputs of a world again, late and with crashes; returns what was compared each time.
+fn play_late(world: &World) -> Vec<String> {
+    let script = world.script.iter();
+    let scenario: Scenario = script.map(|(at, input)| (at.ms(), input.clone())).collect();
+    let mut first = World::new(&[]);
+    first.reports_starts = world.reports_starts;
+    compare(&first, &scenario, world.now.ms())
+}
+
+/// The scenario of another test moves the same money late and with crashes.
+pub(crate) fn plays_late_too(world: &World) {
+    let lines = play_late(world);
+    assert!(!lines.is_empty(), "nothing is compared");
 }
 
 fn hours(text: &str, gpus: u64, hours: u64) -> Envelope {
@@ -126,11 +217,23 @@ fn late_ticks_and_crashes_move_no_promise_end_overrun_or_depletion() {
         (0, declare(budget("a", &[], vec![day, envelope("next", 3)]))),
         (1_000, submit(run("a", "one", 5))),
         (2_000, submit(run("a", "two", 3))),
-        (3 * HOUR, Act::Exit("a/one", Exit::Ok {})),
-        (4 * HOUR, Act::Rotate("a/b/day")),
+        (3 * HOUR, exit("a/one")),
+        (4 * HOUR, rotate("a/b/day")),
         (6 * HOUR, submit(run("a", "three", 4))),
     ];
-    same_money(&[16], &scenario, 30 * HOUR);
+    same_money(
+        &[16],
+        &scenario,
+        30 * HOUR,
+        &[
+            "take",
+            "extension",
+            "overrun",
+            "depletion",
+            "refund",
+            "closed a/b/day",
+        ],
+    );
 }
 
 #[test]
@@ -157,7 +260,12 @@ fn late_ticks_and_crashes_move_no_refund_in_a_family() {
         (20, submit(run("root", "own", 6))),
         (90 * 60_000, submit(run("lab", "loan", 4))),
     ];
-    same_money(&[32], &scenario, 8 * HOUR);
+    same_money(
+        &[32],
+        &scenario,
+        8 * HOUR,
+        &["take", "refit", "refund", "extension", "overrun"],
+    );
 }
 
 #[test]
@@ -176,15 +284,11 @@ fn late_ticks_and_crashes_move_no_budget_end_and_no_walltime() {
         (5, submit(run("a", "ends", 4))),
         (6, submit(hard)),
     ];
-    same_money(&[8], &scenario, 5 * HOUR);
-    let world = play(&[8], &scenario, 5 * HOUR, 0, false);
-    let money = world.money();
-    for line in [
+    let lines = [
         "2700005 ending a/ends BudgetEnd",
         "3510006 ending b/hard Walltime",
-    ] {
-        assert!(money.iter().any(|other| other == line), "{money:?}");
-    }
+    ];
+    same_money(&[8], &scenario, 5 * HOUR, &lines);
 }
 
 /// A waiting run starts at the tick; up to then all is the same.
@@ -199,44 +303,78 @@ fn late_ticks_start_late_and_change_nothing_before() {
         (1, submit(run("o", "a", 8))),
         (2, submit(run("o", "b", 4))),
     ];
-    same_money(&[12], &scenario, 20 * HOUR);
-    for late in [0, 1, 6_000, 2 * HOUR] {
-        let world = play(&[12], &scenario, 20 * HOUR, late, true);
+    same_money(&[12], &scenario, 20 * HOUR, &["take o/a"]);
+    for pace in LATE {
+        let (world, _) = play(World::new(&[12]), &scenario, 20 * HOUR, pace);
         let started = world.shown("o/b").started;
-        assert_eq!(started, Some(at(10 * HOUR + late)), "late by {late} ms");
+        assert_eq!(started, Some(at(10 * HOUR + pace.late)), "{pace:?}");
     }
+}
+
+/// An input of a random scenario. Numbers are taken modulo what there is.
+#[derive(Clone, Debug)]
+enum Wanted {
+    Submit(usize, Wish),
+    Budget(usize, Shape),
+    Exit(usize),
+    Cancel(usize),
+    Rotate(usize),
+    Cordon(bool),
+}
+
+fn wanted() -> impl Strategy<Value = Wanted> {
+    prop_oneof![
+        4 => (0_usize..3, wish()).prop_map(|(owner, wish)| Wanted::Submit(owner, wish)),
+        1 => (0_usize..3, shape()).prop_map(|(owner, shape)| Wanted::Budget(owner, shape)),
+        1 => (0_usize..6).prop_map(Wanted::Exit),
+        1 => (0_usize..6).prop_map(Wanted::Cancel),
+        1 => (0_usize..3).prop_map(Wanted::Rotate),
+        1 => any::<bool>().prop_map(Wanted::Cordon),
+    ]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Method: random budgets and runs that are submitted at random instants.
+    /// Method: random budgets, and inputs at random instants.
     #[test]
     fn late_ticks_and_crashes_move_no_money(
         shapes in [shape(), shape(), shape()],
-        runs in prop::collection::vec((0_u64..4 * HOUR, 0_usize..3, wish()), 1..6),
+        inputs in prop::collection::vec((0_u64..4 * HOUR, wanted()), 1..9),
     ) {
-        let scenario = of_random(&shapes, &runs);
-        same_money(&[12, 12], &scenario, 30 * HOUR);
+        let mut world = World::new(&[12, 12]);
+        let budgets = (0..OWNERS.len()).map(|owner| to_budget(&world, owner, &shapes[owner]));
+        let budgets: Vec<Change> = budgets.map(Change::SetBudget).collect();
+        world.change(&budgets).unwrap();
+        let mut inputs = inputs;
+        inputs.sort_by_key(|(when, _)| *when);
+        for (number, (when, wanted)) in inputs.iter().enumerate() {
+            world.go(*when);
+            let input = to_input(&world, number, wanted);
+            // An input that is refused is not in the script.
+            let _is_taken = input.is_some_and(|input| world.play(&input));
+        }
+        world.go(30 * HOUR);
+        play_late(&world);
     }
 }
 
-/// The scenario without the runs that would be refused.
-fn of_random(shapes: &[Shape; 3], runs: &[(u64, usize, Wish)]) -> Scenario {
-    let world = World::new(&[12, 12]);
-    let budgets = (0..OWNERS.len()).map(|owner| to_budget(&world, owner, &shapes[owner]));
-    let budgets: Vec<Change> = budgets.map(Change::SetBudget).collect();
-    let mut runs = runs.to_vec();
-    runs.sort_by_key(|(when, ..)| *when);
-    let mut scenario = vec![(0, Act::Change(budgets.clone()))];
-    let mut world = World::plain(&[12, 12]);
-    world.change(&budgets).unwrap();
-    for (number, (when, owner, wish)) in runs.iter().enumerate() {
-        world.go(*when);
-        let change = Change::SetRun(to_run(number, *owner, wish));
-        if world.change(std::slice::from_ref(&change)).is_ok() {
-            scenario.push((*when, Act::Change(vec![change])));
+fn to_input(world: &World, number: usize, wanted: &Wanted) -> Option<Input> {
+    let runs: Vec<ScopedName> = world.clusters.runs().map(|run| run.run.id()).collect();
+    let run = |number: usize| runs.get(number % runs.len().max(1)).cloned();
+    Some(match wanted {
+        Wanted::Submit(owner, wish) => submit(to_run(number, *owner, wish)),
+        Wanted::Budget(owner, shape) => declare(to_budget(world, *owner, shape)),
+        Wanted::Exit(number) => Input::Exited(run(*number)?, Vec::new(), Exit::Ok {}),
+        Wanted::Cancel(number) => Input::Command(Command::CancelRun {
+            run: run(*number)?,
+            uid: None,
+        }),
+        Wanted::Rotate(owner) => rotate(&format!("{}/b/first", OWNERS[*owner])),
+        Wanted::Cordon(is_cordoned) => {
+            let mut node = node("n1", "us/west/d1", 12);
+            node.unschedulable = *is_cordoned;
+            Input::Node(node)
         }
-    }
-    scenario
+    })
 }

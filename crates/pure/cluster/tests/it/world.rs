@@ -140,6 +140,16 @@ pub(crate) struct Record {
     pub(crate) is_tick: bool,
 }
 
+/// An input of a world. Runs go by name: their identities depend on the number of records.
+#[derive(Clone, Debug)]
+pub(crate) enum Input {
+    Node(Node),
+    Change(Vec<Change>),
+    Command(Command),
+    Started(ScopedName),
+    Exited(ScopedName, Vec<u64>, Exit),
+}
+
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) clusters: Clusters,
@@ -148,6 +158,8 @@ pub(crate) struct World {
     pub(crate) nodes: BTreeMap<ObjectName, Node>,
     pub(crate) now: Instant,
     pub(crate) records: Vec<Record>,
+    /// The inputs that were not refused, with their instants.
+    pub(crate) script: Vec<(Instant, Input)>,
     /// Whether starts are reported at once.
     pub(crate) reports_starts: bool,
     /// Whether every record is compared with a fold and a restored state.
@@ -165,6 +177,7 @@ impl World {
             nodes: BTreeMap::new(),
             now: at(0),
             records: Vec::new(),
+            script: Vec::new(),
             reports_starts: true,
             is_compared: true,
             model: None,
@@ -262,6 +275,7 @@ impl World {
     pub(crate) fn set_node(&mut self, node: Node) {
         self.clusters.take_node(&node.name, Some(&node));
         self.folded.take_node(&node.name, Some(&node));
+        self.script.push((self.now, Input::Node(node.clone())));
         self.nodes.insert(node.name.clone(), node);
         let now = self.now;
         self.record(false, |clusters, out| {
@@ -286,6 +300,7 @@ impl World {
                 out.push(event);
             }
         });
+        self.script.push((now, Input::Change(changes.to_vec())));
         self.report_starts();
         Ok(())
     }
@@ -304,12 +319,60 @@ impl World {
     }
 
     pub(crate) fn command(&mut self, command: &Command) -> Result<Reply, Refusal> {
-        let now = self.now;
-        let reply = self.record(false, |clusters, out| {
-            Plane::decide(clusters, now, command, out)
-        });
+        let input = self.input(command);
+        let reply = self.decide(command);
+        if reply.is_ok() {
+            self.script.push((self.now, input));
+        }
         self.report_starts();
         reply
+    }
+
+    fn input(&self, command: &Command) -> Input {
+        let run = |uid| self.clusters.run(uid).unwrap().run.id();
+        match command.clone() {
+            Command::RunStarted { uid, .. } => Input::Started(run(&uid)),
+            Command::RunExited {
+                uid, pods, exit, ..
+            } => Input::Exited(run(&uid), pods, exit),
+            Command::CancelRun { run, .. } => Input::Command(Command::CancelRun { run, uid: None }),
+            other => Input::Command(other),
+        }
+    }
+
+    fn decide(&mut self, command: &Command) -> Result<Reply, Refusal> {
+        let now = self.now;
+        self.record(false, |clusters, out| {
+            Plane::decide(clusters, now, command, out)
+        })
+    }
+
+    /// Plays an input of a script; whether it was not refused.
+    pub(crate) fn play(&mut self, input: &Input) -> bool {
+        let command = match input {
+            Input::Node(node) => {
+                self.set_node(node.clone());
+                return true;
+            }
+            Input::Change(changes) => return self.change(changes).is_ok(),
+            Input::Command(command) => command.clone(),
+            Input::Started(run) | Input::Exited(run, ..) => {
+                let Some(uid) = self.clusters.uid(run).cloned() else {
+                    return false;
+                };
+                let incarnation = 0;
+                match input {
+                    Input::Exited(_, pods, exit) => Command::RunExited {
+                        uid,
+                        incarnation,
+                        pods: pods.clone(),
+                        exit: exit.clone(),
+                    },
+                    _ => Command::RunStarted { uid, incarnation },
+                }
+            }
+        };
+        self.command(&command).is_ok()
     }
 
     pub(crate) fn cancel(&mut self, text: &str) -> Reply {
@@ -348,19 +411,19 @@ impl World {
     }
 
     fn report_starts(&mut self) {
-        if !self.reports_starts {
-            return;
-        }
-        let starting = self
-            .clusters
-            .runs()
-            .filter(|run| run.stage == Stage::Starting);
-        let starting: Vec<RunUid> = starting.map(|run| run.uid).collect();
-        for uid in starting {
-            let incarnation = 0;
-            self.command(&Command::RunStarted { uid, incarnation })
+        let incarnation = 0;
+        while self.reports_starts
+            && let Some(uid) = self.first_start()
+        {
+            self.decide(&Command::RunStarted { uid, incarnation })
                 .unwrap();
         }
+    }
+
+    fn first_start(&self) -> Option<RunUid> {
+        let mut runs = self.clusters.runs();
+        let starting = runs.find(|run| run.stage == Stage::Starting);
+        starting.map(|run| run.uid)
     }
 
     /// The earliest deadline, or the instant since which starting is owed.
@@ -495,6 +558,10 @@ pub(crate) fn money(event: &Event) -> Option<String> {
 
 pub(crate) fn is_take(event: &Event) -> bool {
     matches!(event, Event::RunFunded { cause, .. } if *cause == Funded::Take)
+}
+
+pub(crate) fn is_refund(event: &Event) -> bool {
+    matches!(event, Event::RunFunded { cause, .. } if *cause == Funded::Refund)
 }
 
 pub(crate) fn is_recall(event: &Event) -> bool {

@@ -6,6 +6,9 @@ use bursar_booking::{
     Bound, Command as BookingCommand, Fence, Limit, Priority, Request, Scope, Standing,
 };
 use bursar_engine::Node;
+use bursar_engine::cluster::budget::spec::OnExhaustion;
+use bursar_engine::cluster::budget::{BudgetId, Envelope, EnvelopeId, Renew};
+use bursar_engine::cluster::{self, Run};
 use bursar_engine::codec::{decode, decode_events, encode};
 use bursar_engine::market::{
     self, Labelled, Mode, Original, Position, Present, Report, difference,
@@ -15,10 +18,13 @@ use bursar_engine::{
 };
 use bursar_journal::hash::{Hash, sha256};
 use bursar_market::clear::Policy;
-use bursar_units::{Amount, Instant, Millis};
+use bursar_units::{Amount, Instant, Millis, ScopedName};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use crate::runs::{
+    budget, cancel_run, envelope, gpu_node, run, run_exited, run_started, set_budget,
+};
 use crate::world::{
     World, adopt, cancel, change, exited, force, id, label, limit_of, name, note, order, patient,
     pod, request, reserve, set_limit, settings, started, stop_failed, submit_order,
@@ -115,6 +121,107 @@ enum Step {
         lines: u64,
         is_late: bool,
     },
+    Cluster(ClusterStep),
+}
+
+/// A step of the cluster. Runs and budgets go by owner and number.
+#[derive(Clone, Debug)]
+enum ClusterStep {
+    Node {
+        number: u8,
+        gpus: u64,
+        is_cordoned: bool,
+    },
+    DropNode {
+        number: u8,
+    },
+    Budget {
+        owner: usize,
+        gpus: u64,
+        hours: Option<u64>,
+        window_s: Option<u64>,
+        renews: bool,
+        ends: bool,
+    },
+    DropBudget {
+        owner: usize,
+    },
+    Rotate {
+        owner: usize,
+    },
+    Run {
+        owner: usize,
+        number: u8,
+        gpus: u64,
+        expected_s: Option<u64>,
+        max_s: Option<u64>,
+        priority: i32,
+        at_once: bool,
+    },
+    Cancel {
+        owner: usize,
+        number: u8,
+    },
+    Started {
+        owner: usize,
+        number: u8,
+    },
+    Exited {
+        owner: usize,
+        number: u8,
+        pod: Option<u64>,
+        how: u8,
+    },
+    Policy {
+        grace_s: u64,
+    },
+}
+
+impl ClusterStep {
+    /// Whether it names or makes a run.
+    const fn is_of_run(&self) -> bool {
+        matches!(
+            self,
+            Self::Run { .. } | Self::Cancel { .. } | Self::Started { .. } | Self::Exited { .. }
+        )
+    }
+}
+
+fn cluster_step() -> impl Strategy<Value = ClusterStep> {
+    let run = || (0..3_usize, 0..4_u8);
+    let times = || prop::option::of(60..20_000_u64);
+    let limits = (prop::option::of(1..9_u64), prop::option::of(60..90_000_u64));
+    let wish = (
+        1..4_u64,
+        times(),
+        times(),
+        -1..3_i32,
+        prop::bool::weighted(0.2),
+    );
+    prop_oneof![
+        2 => (0..3_u8, 1..9_u64, prop::bool::weighted(0.2))
+            .prop_map(|(number, gpus, is_cordoned)| ClusterStep::Node { number, gpus, is_cordoned }),
+        1 => (0..3_u8).prop_map(|number| ClusterStep::DropNode { number }),
+        4 => (0..3_usize, 1..9_u64, limits, any::<bool>(), any::<bool>()).prop_map(
+            |(owner, gpus, (hours, window_s), renews, ends)| {
+                ClusterStep::Budget { owner, gpus, hours, window_s, renews, ends }
+            }
+        ),
+        1 => (0..3_usize).prop_map(|owner| ClusterStep::DropBudget { owner }),
+        1 => (0..3_usize).prop_map(|owner| ClusterStep::Rotate { owner }),
+        6 => (run(), wish).prop_map(
+            |((owner, number), (pods, expected_s, max_s, priority, at_once))| {
+                let gpus = 2 * pods;
+                ClusterStep::Run { owner, number, gpus, expected_s, max_s, priority, at_once }
+            }
+        ),
+        1 => run().prop_map(|(owner, number)| ClusterStep::Cancel { owner, number }),
+        4 => run().prop_map(|(owner, number)| ClusterStep::Started { owner, number }),
+        4 => (run(), prop::option::of(0..3_u64), 0..3_u8).prop_map(
+            |((owner, number), pod, how)| ClusterStep::Exited { owner, number, pod, how }
+        ),
+        1 => (0..90_u64).prop_map(|grace_s| ClusterStep::Policy { grace_s }),
+    ]
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -154,6 +261,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..3_u8).prop_map(|number| Step::DropNode { number }),
         4 => (0..30_000_u64).prop_map(|ms| Step::Advance { ms }),
         1 => Just(Step::Advance { ms: 86_400_000 }),
+        3 => (0..7_200_000_u64).prop_map(|ms| Step::Advance { ms }),
+        24 => cluster_step().prop_map(Step::Cluster),
         1 => Just(Step::Resume),
         1 => Just(Step::Anchor),
         1 => (0..20_u64, 0..2_u8).prop_map(|(below, key)| Step::Prune { below, key }),
@@ -169,6 +278,8 @@ fn step() -> impl Strategy<Value = Step> {
 
 const CLASSES: [&str; 2] = ["python", "rust"];
 const TENANTS: [&str; 3] = ["acme", "zeta", "größe"];
+/// The first is the parent of the others.
+const OWNERS: [&str; 3] = ["org", "rai", "lab"];
 const LIMITS: [&str; 6] = ["everything", "tenant", "acme", "python", "pair", "default"];
 
 fn booking(number: u8) -> String {
@@ -219,6 +330,115 @@ fn market(pods: u8, act: bool, label: usize, lines: u64) -> Present {
             head: sha256(&lines.to_be_bytes()),
         }),
     }
+}
+
+/// Command of a step; `None` if it names a run that never was.
+fn cluster_command(world: &World, step: &ClusterStep) -> Option<Command> {
+    let run_name = |owner: usize, number: u8| {
+        let text = format!("{}/r{number}", OWNERS[owner]);
+        let run = ScopedName::new(&text).unwrap();
+        let is_known = world.state.clusters.uid(&run).is_some();
+        is_known.then_some(text)
+    };
+    let seconds = |count: Option<u64>| count.map(Millis::from_secs);
+    Some(match step {
+        ClusterStep::Node {
+            number,
+            gpus,
+            is_cordoned,
+        } => {
+            let node = gpu_node(&format!("g{number}"), &format!("d{number}"), *gpus);
+            change([spine::Change::SetNode(Node {
+                unschedulable: *is_cordoned,
+                ..node
+            })])
+        }
+        ClusterStep::DropNode { number } => change([spine::Change::DropNode {
+            name: name(&format!("g{number}")),
+        }]),
+        ClusterStep::Budget {
+            owner,
+            gpus,
+            hours,
+            window_s,
+            renews,
+            ends,
+        } => {
+            let end = window_s.map(|length| world.now.after(Millis::from_secs(length)));
+            let on_exhaustion = if *ends {
+                OnExhaustion::End
+            } else {
+                OnExhaustion::Demote
+            };
+            let first = Envelope {
+                gpu_hours_max: *hours,
+                end,
+                renew: end.filter(|_| *renews).map(|_| Renew::Day),
+                on_exhaustion,
+                admission_horizon: Some(Millis::from_secs(900)),
+                ..envelope("first", *gpus)
+            };
+            let parents: &[&str] = if *owner == 0 { &[] } else { &OWNERS[..1] };
+            set_budget(budget(OWNERS[*owner], parents, vec![first]))
+        }
+        ClusterStep::DropBudget { owner } => {
+            let budget = format!("{}/gpus", OWNERS[*owner]);
+            let budget = BudgetId::new(&budget).unwrap();
+            change([cluster::Change::DropBudget { budget }])
+        }
+        ClusterStep::Rotate { owner } => cluster::Command::RotateEnvelope {
+            envelope: EnvelopeId::new(&format!("{}/gpus/first", OWNERS[*owner])).unwrap(),
+            idempotency: None,
+            reason: None,
+        }
+        .into(),
+        ClusterStep::Run {
+            owner,
+            number,
+            gpus,
+            expected_s,
+            max_s,
+            priority,
+            at_once,
+        } => {
+            let run = Run {
+                expected_duration: seconds(*expected_s),
+                max_duration: seconds(*max_s),
+                priority: *priority,
+                ..run(OWNERS[*owner], &format!("r{number}"), *gpus)
+            };
+            change([if *at_once {
+                cluster::Change::StartRun(run)
+            } else {
+                cluster::Change::SetRun(run)
+            }])
+        }
+        ClusterStep::Cancel { owner, number } => cancel_run(&run_name(*owner, *number)?),
+        ClusterStep::Started { owner, number } => run_started(world, &run_name(*owner, *number)?),
+        ClusterStep::Exited {
+            owner,
+            number,
+            pod,
+            how,
+        } => {
+            let exit = match how {
+                0 => cluster::Exit::Ok {},
+                1 => cluster::Exit::Failed { code: Some(3) },
+                _ => cluster::Exit::NotStarted {
+                    reason: "no image".to_owned(),
+                },
+            };
+            let pods: Vec<u64> = pod.iter().copied().collect();
+            run_exited(world, &run_name(*owner, *number)?, &pods, exit)
+        }
+        ClusterStep::Policy { grace_s } => {
+            let policy = cluster::Policy {
+                grace_max: Millis::from_secs(*grace_s),
+                ..cluster::Policy::default()
+            };
+            cluster::Command::SetPolicy(policy).into()
+        }
+    })
 }
 
 /// Command of a step; `None` if the step is only a tick or a renewal.
@@ -375,6 +595,7 @@ fn command(world: &mut World, step: &Step) -> Option<Command> {
             }
             market::Command::ReportMarket(Box::new(report)).into()
         }
+        Step::Cluster(step) => return cluster_command(world, step),
         Step::Renew { id: number, for_s } => {
             let until = world.now.after(Millis::from_secs(*for_s));
             world.evidence.insert(id(&booking(*number)), until);
@@ -505,6 +726,11 @@ proptest! {
         let (mut seldom, mut often) = (World::new(), World::new());
         for (step, pauses) in &steps {
             if matches!(step, Step::Renew { .. } | Step::Anchor | Step::Rotate { .. }) {
+                continue;
+            }
+            // A run has the number of its record, and starts when a tick comes; what does not depend
+            // on that, the cluster's own tests compare.
+            if matches!(step, Step::Cluster(step) if step.is_of_run()) {
                 continue;
             }
             if let Step::Advance { ms } = step {

@@ -19,6 +19,7 @@ mod journals;
 mod kinds;
 mod levels;
 mod markets;
+mod passes;
 mod round_trip;
 mod runs;
 mod script;
