@@ -11,7 +11,9 @@
 mod auth;
 mod bookings;
 mod clusters;
+mod covers;
 mod declared;
+mod ended;
 mod events;
 mod executions;
 mod garbage;
