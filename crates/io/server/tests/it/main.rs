@@ -25,6 +25,7 @@ mod market_ledger;
 mod metrics;
 mod mistakes;
 mod openapi;
+mod plans;
 mod problems;
 mod rights;
 mod runner;
