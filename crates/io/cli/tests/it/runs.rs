@@ -122,7 +122,9 @@ fn the_events_of_a_plan_are_those_that_the_ledger_exports() {
         let done = house.ok(&[&words[..], &["-o", "json"]].concat());
         let done: Value = serde_json::from_str(&done).unwrap();
         let record = done["record"].as_u64().unwrap();
-        let export = house.ok(&["ledger", "export"]);
+        let file = house.path(&format!("{name}.jsonl"));
+        house.ok(&["ledger", "export", "--out", file.to_str().unwrap()]);
+        let export = std::fs::read_to_string(file).unwrap();
         let written = { export.lines() }.find(|line| line.contains(&format!("\"seq\":{record},")));
         let written = written.unwrap_or_else(|| panic!("no record {record} in {export}"));
         assert!(
