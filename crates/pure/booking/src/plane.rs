@@ -21,7 +21,20 @@ impl Plane for Bookings {
     type Broken = Broken;
     type Data = Data;
 
-    const STREAMS: &'static [&'static str] = &["booking", "execution", "limit"];
+    const STREAMS: &'static [&'static str] = &[
+        "booking.granted",
+        "booking.queued",
+        "booking.refused",
+        "booking.released",
+        "booking.expired",
+        "booking.cancelled",
+        "booking.noted",
+        "execution.started",
+        "execution.stopping",
+        "execution.stuck",
+        "execution.adopted",
+        "limit.changed",
+    ];
 
     fn lane(command: &Command) -> Lane {
         match command {

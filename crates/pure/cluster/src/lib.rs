@@ -35,5 +35,5 @@ pub use event::{Event, Outcome, Pod, Reason};
 pub use policy::Policy;
 pub use refusal::Refusal;
 pub use run::{Edit, Funding, Run, Who};
-pub use shown::{End, Lease, PaidPod, Payer, Reply, Shown, Stage};
+pub use shown::{End, Lease, Listed, PaidPod, Payer, Reply, Shown, Stage};
 pub use wanted::{ProcessId, Wanted};

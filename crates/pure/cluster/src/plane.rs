@@ -19,7 +19,23 @@ impl Plane for Clusters {
     type Broken = Broken;
     type Data = Box<Event>;
 
-    const STREAMS: &'static [&'static str] = &["budget", "envelope", "lease", "policy", "run"];
+    const STREAMS: &'static [&'static str] = &[
+        "budget.changed",
+        "budget.removed",
+        "envelope.near",
+        "envelope.exhausted",
+        "envelope.renewed",
+        "lease.opened",
+        "lease.closed",
+        "policy.changed",
+        "run.submitted",
+        "run.edited",
+        "run.funded",
+        "run.demoted",
+        "run.started",
+        "run.ending",
+        "run.ended",
+    ];
 
     fn lane(command: &Command) -> Lane {
         match command {

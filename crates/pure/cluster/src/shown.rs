@@ -52,6 +52,25 @@ pub struct Shown {
     pub unfunded: Vec<Unfunded>,
 }
 
+/// A run in a list: what choosing and sorting need.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed<'a> {
+    /// Identity.
+    pub uid: &'a RunUid,
+    /// The run with its edits.
+    pub run: &'a Run,
+    /// Stage.
+    pub stage: Stage,
+    /// Instant of the submission.
+    pub submitted: Instant,
+    /// Instant at which its leases opened.
+    pub started: Option<Instant>,
+    /// Instant of its end.
+    pub ended: Option<Instant>,
+    /// Number of the record that opened its leases.
+    pub opened_in: Option<u64>,
+}
+
 /// The end of a run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct End {

@@ -61,8 +61,8 @@ impl Event {
     }
 }
 
-/// First parts of the names of events in the stream, of all planes.
-pub fn stream_kinds() -> BTreeSet<&'static str> {
+/// Names of events in the stream, of all planes.
+pub fn stream_names() -> BTreeSet<&'static str> {
     let planes = [
         Spine::STREAMS,
         Bookings::STREAMS,

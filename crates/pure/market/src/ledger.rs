@@ -554,7 +554,15 @@ impl Plane for Markets {
     type Broken = Broken;
     type Data = Box<Event>;
 
-    const STREAMS: &'static [&'static str] = &["node", "pod"];
+    const STREAMS: &'static [&'static str] = &[
+        "node.marketChanged",
+        "node.uncongested",
+        "node.congested",
+        "node.overloaded",
+        "node.marketDigested",
+        "pod.originalTaken",
+        "pod.originalReturned",
+    ];
 
     fn lane(command: &Command) -> Lane {
         match command {

@@ -42,7 +42,7 @@ pub trait Plane: Clone {
     /// Data of events for the programs that read the stream.
     type Data;
 
-    /// First parts of the names of its events in the stream: `booking` of `booking.granted`.
+    /// Names of its events in the stream, such as `booking.granted`.
     const STREAMS: &'static [&'static str];
 
     /// Intake lane of a command (L4). There is no default: each command names its lane.

@@ -22,17 +22,12 @@ const LABEL: usize = 8;
 
 pub(super) async fn run(session: &mut Session, arguments: &ExplainArguments) -> Result<(), Stop> {
     let text_of = &arguments.reference;
+    if let Some(failure) = not_explained(text_of) {
+        return Err(failure.into());
+    }
     let reference = match names::kind_of(text_of) {
         // Without a kind it is a run.
         None | Some(Kind::Run) => names::reference(session, Kind::Run, text_of, &arguments.scope)?,
-        Some(Kind::Node) => {
-            return Err(Failure::usage("a node is shown, not explained")
-                .hint(format!(
-                    "`bursar node show {}`",
-                    text_of.replacen("node/", "", 1)
-                ))
-                .into());
-        }
         Some(_) => read_reference(text_of, &[Kind::Run, Kind::Booking, Kind::Limit, Kind::Pod])?,
     };
     if arguments.scope.namespace.is_some() && reference.kind() != Kind::Run {
@@ -67,6 +62,23 @@ pub(super) async fn run(session: &mut Session, arguments: &ExplainArguments) -> 
     session.show(&explanation, &reference.to_string(), |look| {
         text(&explanation, arguments.question, look)
     })
+}
+
+/// The failure for a kind that is shown and not explained, with the command that shows it.
+fn not_explained(text: &str) -> Option<Failure> {
+    let (kind, name) = text.split_once('/')?;
+    let (what, hint) = match kind.strip_suffix('s').unwrap_or(kind) {
+        "node" => ("a node", format!("`bursar node show {name}`")),
+        "budget" => ("a budget", format!("`bursar budget show {name}`")),
+        "envelope" => {
+            // NAMESPACE/BUDGET/ENVELOPE; the budget shows all of its envelopes.
+            let budget = name.rsplit_once('/').map_or("NAME", |(budget, _)| budget);
+            let show = format!("`bursar budget show {budget}` shows its envelopes");
+            ("an envelope", show)
+        }
+        _ => return None,
+    };
+    Some(Failure::usage(format!("{what} is shown, not explained")).hint(hint))
 }
 
 /// The failure of a run that was not found, with the kind that its namespace resembles; a bare name

@@ -199,6 +199,9 @@ pub(crate) enum TokenVerb {
         /// Time until it expires; default: 90d
         #[arg(long, value_name = "DURATION")]
         expires: Option<Millis>,
+        /// Show what would happen, change nothing
+        #[arg(long)]
+        dry_run: bool,
     },
     /// All tokens, without their secrets
     #[command(before_help = "example:  bursar token list", help_template = HELP)]
@@ -211,5 +214,8 @@ pub(crate) enum TokenVerb {
         /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
+        /// Show what would happen, change nothing
+        #[arg(long)]
+        dry_run: bool,
     },
 }

@@ -1,10 +1,13 @@
 //! Leases of runs, open and ended.
 
+use std::collections::BTreeMap;
+
 use bursar_client::api::ListAnswer;
 use bursar_client::api::cluster::{GpuLease, LeasePayer, ListLeases};
 use bursar_client::{Code, Problem};
 use bursar_engine::State;
-use bursar_engine::cluster::{Lease, Pod, Shown};
+use bursar_engine::cluster::budget::RunUid;
+use bursar_engine::cluster::{Lease, Listed, PaidPod, Pod};
 use bursar_units::BookingId;
 
 use super::{ended_since, sight};
@@ -26,20 +29,31 @@ impl Service {
             let state = ledger.view().read();
             let record = last_record(&state);
             let since = ended_since(filter.since, now);
-            let wanted = sight::runs(&state, &caller).filter(|shown| is_wanted(&filter, shown));
-            let leases = wanted.flat_map(|shown| of_run(&state, &shown));
-            let leases = leases.filter(|lease| {
-                let node = filter.node.as_ref();
-                node.is_none_or(|wanted| *wanted == lease.node)
-                    && lease.to.is_none_or(|ended| since <= ended)
+            let wanted = sight::runs(&state, &caller).filter(|listed| {
+                is_wanted(&filter, listed) && listed.ended.is_none_or(|ended| since <= ended)
             });
-            let mut all: Vec<(String, GpuLease)> =
-                leases.map(|lease| (key(&lease), lease)).collect();
-            all.sort_by(|(a, _), (b, _)| a.cmp(b));
+            let leases = wanted.flat_map(|listed| {
+                let leases = state.clusters.leases(listed.uid).into_iter();
+                leases.map(move |lease| (listed, lease))
+            });
+            let leases = leases.filter(|(_, lease)| {
+                let node = filter.node.as_ref();
+                node.is_none_or(|wanted| *wanted == lease.pod.node)
+                    && lease.closed.is_none_or(|(ended, _)| since <= ended)
+            });
+            let leases = leases.map(|(listed, lease)| (key(&listed, &lease), listed, lease));
+            let mut all: Vec<(String, Listed<'_>, Lease)> = leases.collect();
+            all.sort_by(|(a, ..), (b, ..)| a.cmp(b));
             let after = cursor.as_deref();
-            let page = page(all.into_iter(), |(key, _)| key, limit, after, record);
+            let page = page(all.into_iter(), |(key, ..)| key, limit, after, record);
+            let mut paid = BTreeMap::new();
+            let items = page.items.into_iter().filter_map(|(_, listed, lease)| {
+                let of_run = || state.clusters.paid_by(listed.uid);
+                let paid = paid.entry(listed.uid).or_insert_with(of_run);
+                show(&state, listed.uid, lease, paid)
+            });
             let body = ListAnswer {
-                items: page.items.into_iter().map(|(_, lease)| lease).collect(),
+                items: items.collect(),
                 next_cursor: page.next_cursor,
                 record,
             };
@@ -57,13 +71,18 @@ impl Service {
         id: &BookingId,
     ) -> Result<Answer<GpuLease>, Problem> {
         let state = self.ledger.view().read();
-        let number = read_id(id.as_str());
-        let mut runs = sight::runs(&state, caller);
-        let found = number.and_then(|number| {
-            runs.find_map(|shown| {
-                let leases = state.clusters.leases(&shown.uid);
-                let index = leases.iter().position(|lease| has(lease, number))?;
-                of_run(&state, &shown).into_iter().nth(index)
+        let found = read_id(id.as_str()).and_then(|(record, number)| {
+            let mut runs =
+                sight::runs(&state, caller).filter(|listed| listed.opened_in == Some(record));
+            runs.find_map(|listed| {
+                let leases = state.clusters.leases(listed.uid).into_iter();
+                let lease = { leases }.find(|lease| has(lease, number))?;
+                show(
+                    &state,
+                    listed.uid,
+                    lease,
+                    &state.clusters.paid_by(listed.uid),
+                )
             })
         });
         let none = || Problem::new(Code::NotFound, format!("no lease `{id}`"));
@@ -71,40 +90,33 @@ impl Service {
     }
 }
 
-/// The leases of a run by pod, with their payers.
-fn of_run(state: &State, shown: &Shown) -> Vec<GpuLease> {
-    let paid = state.clusters.paid_by(&shown.uid);
-    let payers = |pod: u64| {
-        let pod = paid.iter().find(|paid| paid.pod == pod);
-        let payers = pod.into_iter().flat_map(|paid| &paid.payers);
-        payers
-            .map(|payer| LeasePayer {
-                envelope: payer.envelope.as_ref().map(ToString::to_string),
-                class: payer.class,
-            })
-            .collect()
-    };
-    let leases = state.clusters.leases(&shown.uid).into_iter();
-    leases
-        .map(|lease| GpuLease {
-            lease: lease.id(),
-            run: shown.run.id().to_string(),
-            uid: shown.uid.to_string(),
-            owner: shown.run.owner.clone(),
-            flavor: shown.run.flavor.clone(),
-            gpus: lease.pod.width(),
-            ordinals: ordinals(&lease.pod),
-            role: "Active".to_owned(),
-            incarnation: shown.incarnation,
-            group: lease.pod.group,
-            pod: lease.pod.pod,
-            paid_by: payers(lease.pod.pod),
-            from: lease.opened,
-            to: lease.closed.map(|(at, _)| at),
-            ended_by: lease.closed.map(|(_, reason)| reason),
-            node: lease.pod.node,
-        })
-        .collect()
+/// A lease of a run, with its payers.
+fn show(state: &State, uid: &RunUid, lease: Lease, paid: &[PaidPod]) -> Option<GpuLease> {
+    let shown = state.clusters.run(uid)?;
+    let of_pod = paid.iter().find(|paid| paid.pod == lease.pod.pod);
+    let payers = of_pod.into_iter().flat_map(|paid| &paid.payers);
+    let payers = payers.map(|payer| LeasePayer {
+        envelope: payer.envelope.as_ref().map(ToString::to_string),
+        class: payer.class,
+    });
+    Some(GpuLease {
+        lease: lease.id(),
+        run: shown.run.id().to_string(),
+        uid: shown.uid.to_string(),
+        owner: shown.run.owner.clone(),
+        flavor: shown.run.flavor.clone(),
+        gpus: lease.pod.width(),
+        ordinals: ordinals(&lease.pod),
+        role: "Active".to_owned(),
+        incarnation: shown.incarnation,
+        group: lease.pod.group,
+        pod: lease.pod.pod,
+        paid_by: payers.collect(),
+        from: lease.opened,
+        to: lease.closed.map(|(at, _)| at),
+        ended_by: lease.closed.map(|(_, reason)| reason),
+        node: lease.pod.node,
+    })
 }
 
 /// `0-7`, `0-1,4`.
@@ -125,13 +137,13 @@ fn read_id(text: &str) -> Option<(u64, u64)> {
     Some((record.parse().ok()?, number.parse().ok()?))
 }
 
-fn has(lease: &Lease, (record, number): (u64, u64)) -> bool {
+fn has(lease: &Lease, number: u64) -> bool {
     let end = lease.first.saturating_add(lease.pod.width());
-    lease.record == record && (lease.first..end).contains(&number)
+    (lease.first..end).contains(&number)
 }
 
-fn is_wanted(filter: &ListLeases, shown: &Shown) -> bool {
-    let run = &shown.run;
+fn is_wanted(filter: &ListLeases, listed: &Listed<'_>) -> bool {
+    let run = listed.run;
     let (namespace, owner) = (filter.namespace.as_ref(), filter.owner.as_ref());
     namespace.is_none_or(|wanted| *wanted == run.namespace)
         && owner.is_none_or(|wanted| *wanted == run.owner)
@@ -143,8 +155,8 @@ fn is_wanted(filter: &ListLeases, shown: &Shown) -> bool {
 
 /// Position in lists: open ones first, by run, pod and time. A space sorts before every character of
 /// names.
-fn key(lease: &GpuLease) -> String {
-    let ended = u8::from(lease.to.is_some());
-    let (run, pod, from) = (&lease.run, lease.pod, lease.from.ms());
-    format!("{ended} {run} {pod:06} {from:015} {}", lease.lease)
+fn key(listed: &Listed<'_>, lease: &Lease) -> String {
+    let ended = u8::from(lease.closed.is_some());
+    let (run, pod, from) = (listed.run.id(), lease.pod.pod, lease.opened.ms());
+    format!("{ended} {run} {pod:06} {from:015} {}", lease.id())
 }

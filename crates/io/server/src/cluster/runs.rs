@@ -4,7 +4,8 @@ use bursar_client::api::cluster::{ListRuns, Run, RunAnswer};
 use bursar_client::api::{ChangeKind, Explanation, ListAnswer, Wait};
 use bursar_client::object::Object;
 use bursar_client::{Code, Problem};
-use bursar_engine::cluster::{Change as ClusterChange, Command as ClusterCommand, Shown, Stage};
+use bursar_engine::cluster::budget::RunUid;
+use bursar_engine::cluster::{Change as ClusterChange, Command as ClusterCommand, Listed, Stage};
 use bursar_engine::explain::run::{RunExplanation, run as explain_run};
 use bursar_engine::{Answer as EngineAnswer, Change, Command, Reference, State, spine};
 use bursar_ledger::intake::Outcome;
@@ -43,16 +44,18 @@ impl Service {
                 },
             );
             let since = ended_since(filter.since, now);
-            let wanted = sight::runs(&state, &caller).filter(|shown| {
-                is_wanted(&filter, shown) && shown.end.as_ref().is_none_or(|end| since <= end.at)
+            let wanted = sight::runs(&state, &caller).filter(|listed| {
+                is_wanted(&filter, listed) && listed.ended.is_none_or(|ended| since <= ended)
             });
-            let mut all: Vec<(String, Shown)> = wanted.map(|shown| (key(&shown), shown)).collect();
+            let mut all: Vec<(String, &RunUid)> =
+                wanted.map(|listed| (key(&listed), listed.uid)).collect();
             all.sort_by(|(a, _), (b, _)| a.cmp(b));
             let after = cursor.as_deref();
             let page = page(all.into_iter(), |(key, _)| key, limit, after, record);
             let items = page.items.into_iter();
             let places = state.clusters.places();
-            let items = items.map(|(_, shown)| view.listed_run(&shown, &places));
+            let items = items.filter_map(|(_, uid)| state.clusters.run(uid));
+            let items = items.map(|shown| view.listed_run(&shown, &places));
             let body = ListAnswer {
                 items: items.collect(),
                 next_cursor: page.next_cursor,
@@ -229,8 +232,8 @@ fn start_at_once(command: &mut Command) {
     }
 }
 
-fn is_wanted(filter: &ListRuns, shown: &Shown) -> bool {
-    let run = &shown.run;
+fn is_wanted(filter: &ListRuns, listed: &Listed<'_>) -> bool {
+    let run = listed.run;
     filter
         .namespace
         .as_ref()
@@ -242,15 +245,11 @@ fn is_wanted(filter: &ListRuns, shown: &Shown) -> bool {
         && filter
             .state
             .as_ref()
-            .is_none_or(|wanted| wanted.0.contains(&shown.stage))
+            .is_none_or(|wanted| wanted.0.contains(&listed.stage))
 }
 
 /// Position in lists, by name and submission. A space sorts before every character of names.
-fn key(shown: &Shown) -> String {
-    format!(
-        "{} {:015} {}",
-        shown.run.id(),
-        shown.submitted.ms(),
-        shown.uid
-    )
+fn key(listed: &Listed<'_>) -> String {
+    let (name, submitted) = (listed.run.id(), listed.submitted.ms());
+    format!("{name} {submitted:015} {}", listed.uid)
 }

@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use bursar_client::{Code, Problem, nearest};
 use bursar_engine::State;
 use bursar_engine::cluster::budget::{Budget, BudgetId};
-use bursar_engine::cluster::{Event, Shown};
+use bursar_engine::cluster::{Event, Listed, Shown};
 use bursar_units::{Label, ScopedName};
 
 use crate::caller::Caller;
 
 /// Runs that the caller may see: live ones by submission, then ended ones.
-pub(crate) fn runs(state: &State, caller: &Caller) -> impl Iterator<Item = Shown> {
-    let runs = state.clusters.runs();
-    runs.filter(|shown| caller.sees_owner(&shown.run.owner))
+pub(crate) fn runs<'a>(state: &'a State, caller: &Caller) -> impl Iterator<Item = Listed<'a>> {
+    let runs = state.clusters.listed();
+    runs.filter(|listed| caller.sees_owner(&listed.run.owner))
 }
 
 /// The newest run of a name, or the problem that there is none that the caller may see.
@@ -34,9 +34,9 @@ pub(crate) fn add_near_runs(
     caller: &Caller,
     name: &ScopedName,
 ) {
-    let known = state.clusters.runs().take(VISIBLE_MAX);
-    let known = known.filter(|shown| caller.sees_owner(&shown.run.owner));
-    add_near(problem, name, known.map(|shown| shown.run.id()));
+    let known = state.clusters.listed().take(VISIBLE_MAX);
+    let known = known.filter(|listed| caller.sees_owner(&listed.run.owner));
+    add_near(problem, name, known.map(|listed| listed.run.id()));
 }
 
 /// Budgets that the caller may see, by identity.

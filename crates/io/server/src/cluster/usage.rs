@@ -7,7 +7,7 @@ use bursar_client::api::cluster::{GetUsage, Usage, UsageBy, UsageDebit, UsageRow
 use bursar_client::api::instant;
 use bursar_client::problem::FieldError;
 use bursar_engine::State;
-use bursar_engine::cluster::Shown;
+use bursar_engine::cluster::Listed;
 use bursar_engine::cluster::budget::accounts::UsageRow as Used;
 use bursar_engine::cluster::budget::calendar::{day, day_start};
 use bursar_engine::cluster::budget::{Class, EnvelopeId};
@@ -117,12 +117,11 @@ impl Period<'_> {
         for row in self.by_name(UsageBy::Owner) {
             add_sums(&mut rest, &row.sums);
         }
-        let mut runs: Vec<Shown> = sight::runs(self.state, self.caller)
-            .filter(|shown| self.is_shown(&shown.run.owner) && self.held_gpus(shown))
+        let mut runs: Vec<Listed<'_>> = sight::runs(self.state, self.caller)
+            .filter(|listed| self.is_shown(&listed.run.owner) && self.held_gpus(listed))
             .collect();
-        let key = |shown: &Shown| (shown.run.id(), shown.submitted, shown.uid.clone());
-        runs.sort_by_key(key);
-        let mut rows: Vec<UsageRow> = runs.iter().map(|shown| self.run_row(shown)).collect();
+        runs.sort_by_cached_key(|listed| (listed.run.id(), listed.submitted, listed.uid));
+        let mut rows: Vec<UsageRow> = runs.iter().map(|listed| self.run_row(listed)).collect();
         for row in &rows {
             change(&mut rest, &row.sums, u64::saturating_sub);
         }
@@ -135,11 +134,11 @@ impl Period<'_> {
         rows
     }
 
-    fn run_row(&self, shown: &Shown) -> UsageRow {
+    fn run_row(&self, listed: &Listed<'_>) -> UsageRow {
         let accounts = self.state.clusters.accounts();
         let mut sums = UsageSums::default();
         let mut debits: BTreeMap<(EnvelopeId, Class, u64), u64> = BTreeMap::new();
-        let all = accounts.debits(self.now, &shown.uid);
+        let all = accounts.debits(self.now, listed.uid);
         for debit in all.into_iter().filter(|debit| self.is_within(debit.day)) {
             add(&mut sums, debit.class, debit.gpu_ms);
             let Some(envelope) = debit.envelope else {
@@ -155,9 +154,9 @@ impl Period<'_> {
             *sum = sum.saturating_add(debit.gpu_ms);
         }
         UsageRow {
-            owner: Some(shown.run.owner.clone()),
-            run: Some(shown.run.id().to_string()),
-            uid: Some(shown.uid.to_string()),
+            owner: Some(listed.run.owner.clone()),
+            run: Some(listed.run.id().to_string()),
+            uid: Some(listed.uid.to_string()),
             sums,
             debits: debits
                 .into_iter()
@@ -172,10 +171,10 @@ impl Period<'_> {
         }
     }
 
-    fn held_gpus(&self, shown: &Shown) -> bool {
-        let end = shown.end.as_ref().map_or(self.now, |end| end.at);
+    fn held_gpus(&self, listed: &Listed<'_>) -> bool {
+        let end = listed.ended.unwrap_or(self.now);
         let is_after = self.since.is_none_or(|since| since <= end);
-        shown
+        listed
             .started
             .is_some_and(|started| started < self.until || started == self.now)
             && is_after

@@ -4,14 +4,14 @@
 //! A stream subscribes first, then reads the history up to the head at that moment. If it falls
 //! behind, it reads the store again.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bursar_client::api::StreamEvent;
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem, nearest};
 use bursar_engine::codec::decode_events;
-use bursar_engine::event::stream_kinds;
+use bursar_engine::event::stream_names;
 use bursar_engine::summary::{Data, Notice, notices};
 use bursar_engine::{Event, dated};
 use bursar_ledger::store::Reader;
@@ -122,7 +122,7 @@ impl StreamFilter {
     }
 
     fn names(&self, name: &str) -> bool {
-        let kind = name.split('.').next().unwrap_or_default();
+        let kind = first_part(name);
         let is_kind = |wanted: &String| wanted == kind || wanted == name;
         self.kinds.is_empty() || self.kinds.iter().any(is_kind)
     }
@@ -317,19 +317,37 @@ impl Stream {
     }
 }
 
+/// The mistake in a kind or a whole name.
 fn wrong_kind(kind: &str) -> Option<FieldError> {
-    let first = kind.split('.').next().unwrap_or_default();
-    let kinds = stream_kinds();
-    if kinds.contains(first) {
+    let mut names = stream_names();
+    names.insert(market::stream::RESIZED);
+    let kinds: BTreeSet<&str> = names.iter().map(|name| first_part(name)).collect();
+    if kinds.contains(kind) || names.contains(kind) {
         return None;
     }
-    let near = nearest(first, kinds.iter().copied());
-    let words: Vec<&str> = kinds.into_iter().collect();
-    let message = format!("has `{kind}`; kinds are {}", words.join(", "));
+    let first = first_part(kind);
+    let (words, near) = if kinds.contains(first) {
+        names.retain(|name| first_part(name) == first);
+        (&names, nearest(kind, names.iter().copied()))
+    } else {
+        (&kinds, nearest(first, kinds.iter().copied()))
+    };
+    let what = if kinds.contains(first) {
+        "names"
+    } else {
+        "kinds"
+    };
+    let words: Vec<&str> = words.iter().copied().collect();
+    let message = format!("has `{kind}`; {what} are {}", words.join(", "));
     Some(FieldError {
         suggestion: near.map(|near| format!("did you mean `{near}`?")),
         ..FieldError::new("kinds", message)
     })
+}
+
+/// `booking` of `booking.granted`.
+fn first_part(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(first, _)| first)
 }
 
 /// Never resolves without a market.

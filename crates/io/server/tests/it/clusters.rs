@@ -37,7 +37,7 @@ pub(crate) fn gpus(owner: &str, total: u64) -> Value {
     json!({"owner": owner, "flavor": "h100", "totalGPUs": total, "podGPUs": 8})
 }
 
-fn owning(roles: &[Role], owners: &[&str]) -> Caller {
+pub(crate) fn owning(roles: &[Role], owners: &[&str]) -> Caller {
     Caller {
         owners: owners
             .iter()
@@ -47,12 +47,12 @@ fn owning(roles: &[Role], owners: &[&str]) -> Caller {
     }
 }
 
-fn user(owners: &[&str]) -> Caller {
+pub(crate) fn user(owners: &[&str]) -> Caller {
     owning(&[Role::Use], owners)
 }
 
 /// Two racks of four nodes; org:ai:rai, its sibling org:ai:speech, and org:bio, which lends.
-async fn cluster() -> World {
+pub(crate) async fn cluster() -> World {
     let world = World::new();
     let racks = ["a", "b"];
     let nodes = racks.iter().flat_map(|rack| {
@@ -71,7 +71,7 @@ async fn cluster() -> World {
     world
 }
 
-async fn put(world: &World, by: Caller, object: &Value, query: &str) -> Reply {
+pub(crate) async fn put(world: &World, by: Caller, object: &Value, query: &str) -> Reply {
     let metadata = &object["metadata"];
     let kind = object["kind"].as_str().unwrap().to_lowercase();
     let (namespace, name) = (metadata["namespace"].as_str(), metadata["name"].as_str());
@@ -83,14 +83,14 @@ async fn put(world: &World, by: Caller, object: &Value, query: &str) -> Reply {
     world.ask_as(by, "PUT", &path, &object.to_string()).await
 }
 
-async fn get(world: &World, path: &str) -> Value {
+pub(crate) async fn get(world: &World, path: &str) -> Value {
     let reply = world.ask("GET", path, "").await;
     assert_eq!(reply.status, 200, "{path}: {}", reply.text());
     reply.json()
 }
 
 /// The text of a record.
-fn journal_text(world: &World, record: u64) -> String {
+pub(crate) fn journal_text(world: &World, record: u64) -> String {
     let reader = world.store.reader().unwrap();
     let record = reader.records(record, 1).unwrap().remove(0);
     String::from_utf8(record.bytes.unwrap()).unwrap()
@@ -101,7 +101,7 @@ fn journal(world: &World, record: u64) -> Value {
 }
 
 /// The list `events` of an answer, as text.
-fn events_text(answer: &str) -> String {
+pub(crate) fn events_text(answer: &str) -> String {
     #[derive(serde::Deserialize)]
     struct Planned<'a> {
         #[serde(borrow)]

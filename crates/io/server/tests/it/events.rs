@@ -184,10 +184,18 @@ async fn a_stream_has_only_wanted_events_the_caller_may_see() {
             "limit.changed limit/python"
         ]
     );
-    world
-        .ask("GET", "/v1/events?kinds=bookings", "")
-        .await
-        .is_problem("invalid");
+    for (kinds, suggestion) in [
+        ("bookings", "did you mean `booking`?"),
+        ("limit,booking.grant", "did you mean `booking.granted`?"),
+        ("run.start", "did you mean `run.started`?"),
+        ("pod.resize", "did you mean `pod.resized`?"),
+    ] {
+        let path = format!("/v1/events?kinds={kinds}");
+        let problem = world.ask("GET", &path, "").await.is_problem("invalid");
+        assert_eq!(problem["errors"][0]["suggestion"], suggestion, "{kinds}");
+    }
+    let known = "?kinds=pod.resized,run.started,run,booking.noted";
+    Follower::new(&world.router(operator()), known, None).await;
     world
         .ask("GET", "/v1/events?from=x", "")
         .await

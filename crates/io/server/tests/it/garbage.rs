@@ -2,7 +2,9 @@
 
 use axum::body::Body;
 use http::{Method, Request, Uri};
+use serde_json::json;
 
+use crate::clusters::{budget, envelope, gpus, node, run};
 use crate::world::{World, limit_body, operator, send};
 
 /// A small random number generator, so that a failing seed can be repeated.
@@ -67,7 +69,46 @@ async fn mutated_requests_never_give_500_and_every_refusal_is_a_problem() {
     let apply = format!(
         r#"{{"objects":[{limit},{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"n"}},"status":{{"allocatable":{{"cpu":"1"}}}}}}]}}"#
     );
+    let budget = budget(
+        "rai",
+        &json!({"owner": "org:ai:rai", "parents": ["org:ai"], "envelopes": [envelope(8)],
+        "aggregateCaps": [{"name": "all", "flavor": "h100", "envelopes": ["h100"],
+            "maxConcurrency": 8}]}),
+    );
+    let run = run("rai", "r", &gpus("org:ai:rai", 8));
+    let of_cluster = json!({ "objects": [node("a01", "rack-a"), budget, run] }).to_string();
+    let first = world.ask("POST", "/v1/apply", &of_cluster).await;
+    assert!(first.status.is_success(), "{}", first.text());
+    let (budget, run) = (budget.to_string(), run.to_string());
     let good = [
+        ("PUT", "/v1/budgets/rai/q4", budget.as_str()),
+        ("PUT", "/v1/runs/rai/r?now=true", run.as_str()),
+        ("POST", "/v1/apply?dryRun=true", of_cluster.as_str()),
+        ("POST", "/v1/runs/rai/r/cancel", ""),
+        (
+            "POST",
+            "/v1/budgets/rai/q4/rotate?dryRun=true",
+            r#"{"envelope":"h100","reason":"new quarter"}"#,
+        ),
+        ("DELETE", "/v1/budgets/rai/q4?dryRun=true", ""),
+        (
+            "GET",
+            "/v1/runs?namespace=rai&owner=org:ai:rai&state=waiting,ended&since=-1h&limit=5",
+            "",
+        ),
+        ("GET", "/v1/leases?run=rai/r&node=a01&since=2026-11-16", ""),
+        ("GET", "/v1/leases/lease-5.0", ""),
+        (
+            "GET",
+            "/v1/envelopes?owner=org:ai:rai&cursor=rai/q4/h100",
+            "",
+        ),
+        (
+            "GET",
+            "/v1/usage?by=run&since=2026-11-16&until=-1h&owner=org:ai:rai",
+            "",
+        ),
+        ("GET", "/v1/explain/run/rai/r", ""),
         (
             "PUT",
             "/v1/bookings/job-1",
@@ -116,7 +157,7 @@ async fn mutated_requests_never_give_500_and_every_refusal_is_a_problem() {
     ];
     let router = world.router(operator());
     let mut dice = Dice(0x5eed);
-    for round in 0..3_000 {
+    for round in 0..5_000 {
         let (method, path, body) = good[dice.roll(good.len())];
         let (mut path, mut body) = (path.as_bytes().to_vec(), body.as_bytes().to_vec());
         if dice.roll(2) == 0 {

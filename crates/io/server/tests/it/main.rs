@@ -11,7 +11,9 @@
 mod auth;
 mod bookings;
 mod clusters;
+mod covers;
 mod declared;
+mod ended;
 mod events;
 mod executions;
 mod garbage;
@@ -23,6 +25,7 @@ mod market_ledger;
 mod metrics;
 mod mistakes;
 mod openapi;
+mod plans;
 mod problems;
 mod rights;
 mod runner;

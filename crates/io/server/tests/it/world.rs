@@ -40,6 +40,7 @@ pub(crate) const LEDGER: &str = "0198f3c2-0000-7000-8000-000000000000";
 pub(crate) struct World {
     pub(crate) service: Arc<Service>,
     pub(crate) store: MemoryStore,
+    pub(crate) ledger: Ledger,
     operators: Router,
     directory: TempDir,
 }
@@ -179,13 +180,14 @@ impl World {
             node: None,
         };
         let readers = Arc::new(move || readers.reader());
-        let service = Service::new(ledger, readers, keys, info, Metrics::default());
+        let service = Service::new(ledger.clone(), readers, keys, info, Metrics::default());
         let service = Arc::new(change(service));
         let source = CallerSource::Fixed(Arc::new(operator()));
         let operators = router(Arc::clone(&service), source);
         Self {
             service,
             store,
+            ledger,
             operators,
             directory,
         }

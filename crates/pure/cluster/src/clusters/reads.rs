@@ -5,7 +5,7 @@ use bursar_units::{Instant, ObjectName, ScopedName};
 
 use super::{Closed, Clusters, Ended, Live};
 use crate::nodes::Nodes;
-use crate::shown::{Lease, Shown};
+use crate::shown::{Lease, Listed, Shown};
 use crate::{Pod, Policy, Stage};
 
 impl Clusters {
@@ -47,6 +47,35 @@ impl Clusters {
         let live = self.live.values().map(|live| self.show(live));
         let ended = self.ends.iter();
         let ended = ended.filter_map(|uid| Some(show_ended(uid, self.ended.get(uid)?)));
+        live.chain(ended)
+    }
+
+    /// The runs of [`Clusters::runs`], without their pods and claims.
+    pub fn listed(&self) -> impl Iterator<Item = Listed<'_>> {
+        let live = self.live.values().map(|live| {
+            let held = live.held.as_ref();
+            Listed {
+                uid: &live.uid,
+                run: &live.run,
+                stage: live.stage(),
+                submitted: live.submitted,
+                started: held.map(|held| held.opened),
+                ended: None,
+                opened_in: held.map(|held| held.record),
+            }
+        });
+        let ended = self.ends.iter().filter_map(|uid| {
+            let ended = self.ended.get(uid)?;
+            Some(Listed {
+                uid,
+                run: &ended.run,
+                stage: Stage::Ended,
+                submitted: ended.submitted,
+                started: ended.opened,
+                ended: Some(ended.end.at),
+                opened_in: ended.opened.map(|_| ended.record),
+            })
+        });
         live.chain(ended)
     }
 

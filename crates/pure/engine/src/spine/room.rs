@@ -231,7 +231,19 @@ impl Plane for Spine {
     type Broken = Broken;
     type Data = Data;
 
-    const STREAMS: &'static [&'static str] = &["ledger", "node", "token"];
+    const STREAMS: &'static [&'static str] = &[
+        "ledger.begun",
+        "ledger.upgraded",
+        "ledger.resumed",
+        "ledger.rekeyed",
+        "ledger.anchored",
+        "ledger.pruned",
+        "ledger.restored",
+        "node.joined",
+        "node.lost",
+        "token.created",
+        "token.revoked",
+    ];
 
     fn lane(command: &Command) -> Lane {
         match command {

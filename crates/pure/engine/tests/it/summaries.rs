@@ -4,6 +4,7 @@ use bursar_booking::decide::Change;
 use bursar_booking::sentence::{self, BookingData};
 use bursar_booking::{Command as BookingCommand, End, Limit, Outcome, Scope};
 use bursar_engine::codec::decode_events;
+use bursar_engine::event::stream_names;
 use bursar_engine::summary::{Data, notices};
 use bursar_engine::{Command, Event, Node, spine};
 use bursar_units::Millis;
@@ -214,6 +215,7 @@ fn every_event_has_a_sentence_in_lower_case_without_a_full_stop() {
             assert!(!sentence.starts_with(char::is_uppercase), "{sentence}");
         }
     }
+    assert!(names.is_subset(&stream_names()), "{names:?}");
     let names: Vec<&str> = names.into_iter().collect();
     assert_eq!(
         names,

@@ -6,7 +6,7 @@ use bursar_engine::words;
 use bursar_units::Label;
 use serde_json::json;
 
-use crate::command::watch;
+use crate::command::{DRY_RUN, watch};
 use crate::failure::Stop;
 use crate::grammar::{Format, Noun, TokenVerb};
 use crate::layout::{Column, REPORT_WORD, Shown, details};
@@ -24,6 +24,7 @@ pub(in crate::command) async fn run(
             tenants,
             owners,
             expires,
+            dry_run,
         } => {
             let expires = expires.map(|expires| expires.to_string());
             let request = TokenRequest {
@@ -33,7 +34,7 @@ pub(in crate::command) async fn run(
                 owners,
                 expires,
             };
-            create(session, &request).await
+            create(session, &request, Mode::dry_run_if(dry_run)).await
         }
         TokenVerb::List(flags) => {
             let filter = Filter::read::<Token>(flags.filter.as_deref())?;
@@ -41,23 +42,32 @@ pub(in crate::command) async fn run(
             let fetch = async || client.tokens().await;
             watch::list(session, &flags, &filter, fetch, &client).await
         }
-        TokenVerb::Revoke { name, yes } => {
-            session.confirm(yes, &format!("token {name} would stop working at once\n"))?;
+        TokenVerb::Revoke { name, yes, dry_run } => {
+            if !dry_run {
+                session.confirm(yes, &format!("token {name} would stop working at once\n"))?;
+            }
             let client = session.client().await?;
-            let record = client.revoke_token(&name, Mode::Do).await?.record;
-            let value = json!({"name": name, "revoked": true, "record": record});
+            let mode = Mode::dry_run_if(dry_run);
+            let record = client.revoke_token(&name, mode).await?.record;
+            let mut value = json!({"name": name, "revoked": !dry_run, "record": record});
+            if dry_run {
+                value["dryRun"] = true.into();
+            }
             session.show(&value, &format!("token/{name}"), |_| {
+                if dry_run {
+                    return format!("token {name} would be revoked\n{DRY_RUN}");
+                }
                 format!("token {name} revoked (record {})\n", words::number(record))
             })
         }
     }
 }
 
-/// Prints only the secret to stdout, so that it can be redirected to a file.
-async fn create(session: &mut Session, request: &TokenRequest) -> Result<(), Stop> {
+/// Prints only the secret to stdout, so that it can be redirected to a file. A dry run has none.
+async fn create(session: &mut Session, request: &TokenRequest, mode: Mode) -> Result<(), Stop> {
     let client = session.client().await?;
     let key = session.new_id()?;
-    let created = client.create_token(&key, request, Mode::Do).await?;
+    let created = client.create_token(&key, request, mode).await?;
     if matches!(session.common.output, Format::Table | Format::Wide) {
         let look = session.look();
         let token = &created.token;
@@ -69,15 +79,19 @@ async fn create(session: &mut Session, request: &TokenRequest) -> Result<(), Sto
             lines.push(("owners".to_owned(), names(&token.owners, ", ")));
         }
         lines.push(("expires".to_owned(), look.moment(token.expires_at)));
-        let record = words::number(created.record);
-        session.aside(&format!(
-            "token {} created (record {record}), its secret is shown only once\n{}",
-            token.name,
-            details(&lines, REPORT_WORD)
-        ));
+        let (name, record) = (&token.name, words::number(created.record));
+        let done = match mode {
+            Mode::Do => format!("created (record {record}), its secret is shown only once"),
+            Mode::DryRun => "would be created".to_owned(),
+        };
+        let lines = details(&lines, REPORT_WORD);
+        session.aside(&format!("token {name} {done}\n{lines}"));
     }
     let name = format!("token/{}", created.token.name);
-    session.show(&created, &name, |_| format!("{}\n", created.secret))
+    session.show(&created, &name, |_| match mode {
+        Mode::Do => format!("{}\n", created.secret),
+        Mode::DryRun => DRY_RUN.to_owned(),
+    })
 }
 
 fn roles(token: &Token, separator: &str) -> String {
