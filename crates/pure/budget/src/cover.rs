@@ -219,7 +219,7 @@ pub struct Row {
     pub state: RowState,
     /// GPUs for which the row has room; 0 unless it is open.
     pub room: u64,
-    /// Bound that left this room; `None` unless the row is open.
+    /// Bound that left this room; `None` unless the row is open or the run's own claim overruns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
     /// GPUs taken from the row.
