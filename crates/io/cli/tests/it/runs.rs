@@ -98,38 +98,3 @@ fn programs_get_the_run_with_its_status_and_the_walk_of_a_refusal() {
     assert_eq!(problem["code"], "never-fits");
     assert_eq!(problem["trace"][0]["envelope"], "default/lab/h100");
 }
-
-/// Promise: a plan has the events that the submission writes, byte for byte. Method: a start and a
-/// wait; the events of the plan and the record of the export are compared as text.
-#[test]
-fn the_events_of_a_plan_are_those_that_the_ledger_exports() {
-    let house = House::new();
-    let _server = house.up(&[]);
-    lab(&house);
-    for (name, gpus, state) in [("a", "6", "starting"), ("b", "6", "waiting")] {
-        let words = submit(name, gpus, "1h");
-        let plan: Vec<&str> = { words.iter() }
-            .map(|word| if *word == "submit" { "plan" } else { *word })
-            .chain(["-o", "json"])
-            .collect();
-        let plan = house.ok(&plan);
-        let value: Value = serde_json::from_str(&plan).unwrap();
-        assert_eq!(value["status"]["state"], state, "{plan}");
-        let (_, rest) = plan.split_once("\"events\":").unwrap();
-        let mut planned =
-            serde_json::Deserializer::from_str(rest).into_iter::<&serde_json::value::RawValue>();
-        let planned = planned.next().unwrap().unwrap().get();
-        let done = house.ok(&[&words[..], &["-o", "json"]].concat());
-        let done: Value = serde_json::from_str(&done).unwrap();
-        let record = done["record"].as_u64().unwrap();
-        let file = house.path(&format!("{name}.jsonl"));
-        house.ok(&["ledger", "export", "--out", file.to_str().unwrap()]);
-        let export = std::fs::read_to_string(file).unwrap();
-        let written = { export.lines() }.find(|line| line.contains(&format!("\"seq\":{record},")));
-        let written = written.unwrap_or_else(|| panic!("no record {record} in {export}"));
-        assert!(
-            written.contains(&format!("\"ev\":{planned}")),
-            "{written}\n{planned}"
-        );
-    }
-}
