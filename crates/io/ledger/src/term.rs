@@ -113,17 +113,24 @@ pub(crate) fn begin_with(
         level,
         clock.wall(),
     )?;
-    let mut batch = writer.close().unwrap_or_default();
-    match committer.commit(&mut batch) {
-        Commit::Done => Ok(Begun {
-            writer,
-            committer,
-            records: term.head,
-            time,
-        }),
-        Commit::Refused => Err(Error::NotLeader),
-        Commit::Unknown(error) => Err(error.into()),
-        Commit::Away => Err(Error::Away),
+    // After a long absence the deadlines that were missed fill several batches; each is durable by itself.
+    loop {
+        let mut batch = writer.close().unwrap_or_default();
+        match committer.commit(&mut batch) {
+            Commit::Done => {}
+            Commit::Refused => return Err(Error::NotLeader),
+            Commit::Unknown(error) => return Err(error.into()),
+            Commit::Away => return Err(Error::Away),
+        }
+        let goes_on = writer.go_on(time.now(clock.as_ref()));
+        if goes_on.map_err(|poison| Error::Decide(poison.message))? {
+            return Ok(Begun {
+                writer,
+                committer,
+                records: term.head,
+                time,
+            });
+        }
     }
 }
 
@@ -156,7 +163,6 @@ fn first_records(
         idempotency: None,
     });
     writer
-        .open_with(now, begins.into_iter().chain(signs).chain(level))
-        .and_then(|()| writer.resume(wall))
+        .begin(now, wall, begins.into_iter().chain(signs).chain(level))
         .map_err(|poison| Error::Decide(poison.message))
 }

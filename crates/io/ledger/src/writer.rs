@@ -74,6 +74,8 @@ pub struct Writer {
     batch: Batch,
     /// Time of the open batch.
     now: Option<Instant>,
+    /// Wall clock for the `Resume` that is owed after an absence.
+    absence: Option<Instant>,
 }
 
 impl Batch {
@@ -103,6 +105,7 @@ impl Writer {
             evidence: Evidence::default(),
             batch: Batch::default(),
             now: None,
+            absence: None,
         }
     }
 
@@ -132,6 +135,9 @@ impl Writer {
             return Ok(());
         }
         self.open(moment)?;
+        if self.absence.is_some() {
+            return Ok(());
+        }
         let now = self.now.unwrap_or(moment.now);
         let taken = if self.batch.is_full() || most == 0 {
             Vec::new()
@@ -171,24 +177,30 @@ impl Writer {
     /// Opens a batch if none is open. After a jump of the clock, and if a deadline was missed by
     /// [`ABSENCE`], `Resume` comes first: no patience deadline passes while the process is away (L5).
     fn open(&mut self, moment: &Moment) -> Result<(), Poison> {
-        if self.now.is_some() && !moment.jumped {
-            return Ok(());
+        if self.now.is_none() || moment.jumped {
+            let now = moment.now.max(self.working.spine.time);
+            self.now = Some(now);
+            if moment.jumped || self.working.missed(now, ABSENCE) {
+                self.absence = Some(moment.wall);
+            }
         }
-        let now = moment.now.max(self.working.spine.time);
-        self.now = Some(now);
-        if moment.jumped || self.working.missed(now, ABSENCE) {
-            self.resume(moment.wall)?;
-        }
-        Ok(())
+        self.resume()
     }
 
     /// Restarts patience deadlines after an absence. Clock deadlines before now come first (L5); those
-    /// of now wait for the results of executors (R8).
-    pub(crate) fn resume(&mut self, wall: Instant) -> Result<(), Poison> {
+    /// of now wait for the results of executors (R8). After a long absence the deadlines fill several
+    /// batches: `Resume` stays owed until the last one.
+    fn resume(&mut self) -> Result<(), Poison> {
+        let Some(wall) = self.absence else {
+            return Ok(());
+        };
         let now = self.now.unwrap_or(self.working.spine.time);
         let until = Some(now.before(Millis::from_ms(1)));
         let mut before = None;
         while self.working.clock_is_due(now) && before != Some(self.working.spine.head) {
+            if self.batch.is_full() {
+                return Ok(());
+            }
             before = Some(self.working.spine.head);
             self.own_command(spine::Command::Tick {
                 renewed: Vec::new(),
@@ -196,6 +208,7 @@ impl Writer {
                 class: Some(Class::Clock),
             })?;
         }
+        self.absence = None;
         self.own_command(spine::Command::Resume { wall })
     }
 
@@ -214,17 +227,28 @@ impl Writer {
         Ok(())
     }
 
-    /// Opens a batch with the first commands of a term, before any deadline.
-    pub(crate) fn open_with(
+    /// Opens a batch with the first commands of a term, before any deadline; `Resume` is owed.
+    pub(crate) fn begin(
         &mut self,
         now: Instant,
+        wall: Instant,
         commands: impl Iterator<Item = spine::Command>,
     ) -> Result<(), Poison> {
         self.now = Some(now.max(self.working.spine.time));
         for command in commands {
             self.own_command(command)?;
         }
-        Ok(())
+        self.absence = Some(wall);
+        self.resume()
+    }
+
+    /// Goes on with the first records of a term in a new batch; whether the term has begun.
+    pub(crate) fn go_on(&mut self, now: Instant) -> Result<bool, Poison> {
+        if self.absence.is_none() {
+            return Ok(true);
+        }
+        self.now = Some(now.max(self.working.spine.time));
+        self.resume().map(|()| false)
     }
 
     /// Decides a submission in the open batch. An accepted renewal is answered here (S7).
@@ -269,6 +293,7 @@ impl Writer {
     /// Starts over from a committed state. Callers of the open batch get `failure`.
     pub(crate) fn reset(&mut self, state: State, failure: &Failure) {
         self.now = None;
+        self.absence = None;
         std::mem::take(&mut self.batch).fail(failure);
         self.working = state;
     }

@@ -46,6 +46,11 @@ use usage::{Debits, Usage};
 
 /// Admission horizon of a policy that names none (B2).
 pub const HORIZON_DEFAULT: Millis = Millis::from_hours(1);
+/// Shortest admission horizon. Each claim without a stated length is extended once in a horizon, and
+/// each extension is on record, so a shorter one would fill the ledger.
+pub const HORIZON_MIN: Millis = Millis::from_secs(60);
+/// Longest admission horizon: the longest length of a run.
+pub const HORIZON_MAX: Millis = Millis::from_hours(24 * 3_650);
 
 vocabulary! {
     /// Kinds of clock deadlines, in the order in which those of one instant are carried out (R8).

@@ -131,3 +131,65 @@ fn without_a_result_the_deadline_comes_before_the_commands() {
         ["stopping job", "reserved next"]
     );
 }
+
+/// A command in the form of the journal.
+fn written(command: &str) -> Command {
+    let record = format!(r#"{{"v":1,"seq":1,"t":0,"by":"ada","cmd":{command},"ev":[]}}"#);
+    let record = bursar_engine::codec::decode(1, record.as_bytes(), |_| None);
+    record.unwrap().command
+}
+
+/// Method: two runs are promised a minute again and again while the server is away for a month.
+#[test]
+fn a_long_absence_is_made_up_in_several_batches_and_resumed_after_the_last() {
+    let began = Instant::from_ms(MORNING);
+    let mut writer = running("job", began);
+    let labels = r#"{"topology.kubernetes.io/region":"us","bursar.dev/cluster":"w","bursar.dev/domain":"d","bursar.dev/flavor":"h100"}"#;
+    let envelope = r#"{"name":"e","flavor":"h100","concurrency":8,"maxGPUHours":1000000,"admissionHorizonMs":60000}"#;
+    let run = |name: &str| {
+        format!(
+            r#"{{"setRun":{{"namespace":"n","name":"{name}","owner":"o","flavor":"h100","totalGPUs":4}}}}"#
+        )
+    };
+    let change = format!(
+        r#"{{"change":{{"changes":[{{"setNode":{{"name":"a","cpuMilli":1000,"memoryBytes":1000,"gpus":8,"labels":{labels}}}}},{{"setBudget":{{"namespace":"n","name":"b","owner":"o","envelopes":[{envelope}]}}}},{},{}]}}}}"#,
+        run("one"),
+        run("two")
+    );
+    let kinds = step(&mut writer, began, &[written(&change)]);
+    assert_eq!(
+        kinds
+            .iter()
+            .filter(|kind| kind.starts_with("leasesOpened"))
+            .count(),
+        2
+    );
+
+    let back = began.after(Millis::from_hours(30 * 24));
+    let (mut batches, mut extensions, mut largest, mut resumed) = (0, 0, 0, false);
+    while !resumed {
+        let moment = Moment {
+            now: back,
+            wall: back,
+            jumped: false,
+        };
+        let intake = Intake::default();
+        writer.build(&moment, &intake, usize::MAX).unwrap();
+        let batch = writer.close().expect("each step makes progress");
+        let events = batch.facts.iter().flat_map(|fact| fact.events.iter());
+        let values: Vec<_> = events
+            .map(|event| serde_json::to_value(event).unwrap())
+            .collect();
+        extensions += values
+            .iter()
+            .filter(|value| value["runFunded"]["cause"] == "extension")
+            .count();
+        resumed = values.iter().any(|value| !value["resumed"].is_null());
+        let bytes: usize = batch.records.iter().map(|record| record.bytes.len()).sum();
+        largest = largest.max(bytes);
+        batches += 1;
+    }
+    assert_eq!(extensions, 2 * 30 * 24 * 60);
+    assert!(batches > 1, "one batch");
+    assert!(largest < 5 << 20, "a batch of {largest} bytes");
+}

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use bursar_units::{Instant, Label, Millis, ObjectName};
+use bursar_units::{Instant, Label, ObjectName};
 use thiserror::Error;
 
 use super::{AggregateCap, Budget, EDGES_MAX, Envelope, GPU_HOURS_MAX, GPUS_MAX, PARTS_MAX, Renew};
+use crate::accounts::{HORIZON_MAX, HORIZON_MIN};
 use crate::id::{CapId, EnvelopeId};
 
 /// A mistake of a declared budget.
@@ -38,6 +39,9 @@ pub enum Wrong {
     /// A number is zero.
     #[error("must be at least 1")]
     Zero,
+    /// An admission horizon is too short or too long.
+    #[error("must be from 1m to 3650d")]
+    Horizon,
     /// A number is too large.
     #[error("is {value}, at most {max} is allowed")]
     TooLarge {
@@ -186,8 +190,12 @@ impl Envelope {
             found.gpus(&format!("{path}.maxConcurrency"), lending.concurrency_max);
             found.hours(&format!("{path}.maxGPUHours"), lending.gpu_hours_max);
         }
-        if self.admission_horizon == Some(Millis::ZERO) {
-            found.add(format!("{path}.admissionHorizon"), Wrong::Zero);
+        let horizons = HORIZON_MIN..=HORIZON_MAX;
+        if self
+            .admission_horizon
+            .is_some_and(|horizon| !horizons.contains(&horizon))
+        {
+            found.add(format!("{path}.admissionHorizon"), Wrong::Horizon);
         }
     }
 }
