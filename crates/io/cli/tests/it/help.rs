@@ -80,6 +80,26 @@ fn long_help_shows_every_flag_and_short_help_only_those_of_the_command() {
 }
 
 #[test]
+fn the_word_help_is_the_flag() {
+    let house = House::new();
+    assert_eq!(house.ok(&["help"]), house.ok(&["--help"]));
+    assert_eq!(
+        house.ok(&["help", "run", "list"]),
+        house.ok(&["run", "list", "--help"])
+    );
+}
+
+#[test]
+fn completions_know_the_plural_of_each_noun() {
+    let text = House::new().ok(&["completions", "bash"]);
+    for plural in [
+        "runs", "leases", "budgets", "bookings", "limits", "nodes", "tokens", "contexts",
+    ] {
+        assert!(text.contains(&format!("bursar,{plural})")), "{plural}");
+    }
+}
+
+#[test]
 fn every_command_has_a_man_page_and_completions() {
     let house = House::new();
     house.ok(&["man", "pages"]);
