@@ -188,7 +188,7 @@ pub(crate) enum TokenVerb {
         before_help = "example:  (umask 077; bursar token create ci --role use --tenant acme > ci.token)",
         before_long_help = "\
 examples:
-  (umask 077; bursar token create ci --role use --tenant acme > ci.token)        for bookings
+  (umask 077; bursar token create ci --role use --tenant acme > ci.token)          for bookings
   (umask 077; bursar token create ada --role use --owner org:ai:rai > ada.token)   for runs",
         after_help = "A file with a token must have mode 0600: with another one the client refuses it.",
         help_template = HELP

@@ -84,10 +84,11 @@ fn sponsored(stop: Stop, object: &Object) -> Stop {
     if !matches!(problem.code, Code::NeverFits | Code::WouldWait) {
         return Stop::Failed(failure);
     }
-    let notes = sponsor_notes(spec, &problem.trace).into_iter();
-    let notes: String = notes.map(|note| format!("  note: {note}\n")).collect();
+    let notes = sponsor_notes(spec, &problem.trace);
     let is_of_nobody = spec.owner.is_none() && problem.trace.is_empty();
-    failure.body.push_str(&notes);
+    for note in &notes {
+        failure.body.extend(["  note: ", note, "\n"]);
+    }
     if is_of_nobody {
         let hint = "`--owner OWNER`, or `owner` in a file, names the owner that pays".to_owned();
         failure.hint = Some(hint);

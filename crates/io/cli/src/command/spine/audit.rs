@@ -91,7 +91,7 @@ async fn proof(session: &mut Session, reference: &str, out: Option<&Path>) -> Re
     let value = json!({"object": reference, "file": name.display().to_string(), "records": parsed.records.len()});
     let count = u64::try_from(parsed.records.len()).unwrap_or(u64::MAX);
     let (file, records) = (name.display(), words::count(count, "record"));
-    session.show(&value, &reference, |_| {
+    session.show(&value, reference, |_| {
         format!("{file} proves {records} of {reference}\n")
     })?;
     session.aside(&format!(

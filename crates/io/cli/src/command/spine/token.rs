@@ -51,8 +51,8 @@ pub(in crate::command) async fn run(
             let mode = Mode::dry_run_if(dry_run);
             let record = client.revoke_token(&name, mode).await?.record;
             let mut value = json!({"name": name, "revoked": !dry_run, "record": record});
-            if dry_run {
-                value["dryRun"] = true.into();
+            if let Some(fields) = value.as_object_mut().filter(|_| dry_run) {
+                fields.insert("dryRun".to_owned(), true.into());
             }
             session.show(&value, &format!("token/{name}"), |_| {
                 if dry_run {
