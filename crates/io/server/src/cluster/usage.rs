@@ -41,8 +41,8 @@ impl Service {
             let error = FieldError::new("until", "is before since");
             return Err(Problem::invalid(vec![error]));
         }
-        if since.is_some_and(|since| now < since) {
-            let error = FieldError::new("since", "is after now: time is counted when it was used");
+        if since.is_some_and(|since| day(now) < day(since)) {
+            let error = FieldError::new("since", "is after today; whole UTC days are counted");
             return Err(Problem::invalid(vec![error]));
         }
         let since = since.map(|at| day_start(day(at)));
