@@ -4,7 +4,7 @@ use bursar_client::{Code, Problem};
 use bursar_units::causes::chain;
 use serde_json::json;
 
-use crate::layout::{escaped_json, escaped_line};
+use crate::layout::{escaped, escaped_json, escaped_line};
 
 /// Exit codes.
 pub(crate) mod exit {
@@ -99,8 +99,18 @@ impl Failure {
     }
 
     /// The text for programs: one problem object in one line.
-    pub(crate) fn json_text(&self) -> String {
+    fn json_text(&self) -> String {
         escaped_json(&self.json().to_string()).into_owned()
+    }
+
+    /// The problem object in an output format for programs.
+    pub(crate) fn value_text(&self, is_yaml: bool) -> String {
+        let yaml = is_yaml.then(|| serde_saphyr::to_string(&self.json()).ok());
+        // JSON is valid YAML too, and can escape hidden characters.
+        match yaml.flatten().filter(|text| escaped(text) == *text) {
+            Some(text) => text,
+            None => format!("{}\n", self.json_text()),
+        }
     }
 
     fn json(&self) -> serde_json::Value {

@@ -10,7 +10,7 @@ use crate::command;
 use crate::console::Console;
 use crate::environment::Environment;
 use crate::failure::{Failure, Stop};
-use crate::grammar::{Arguments, Command};
+use crate::grammar::{Arguments, Command, Format};
 use crate::layout::escaped;
 use crate::session::{Now, Reach, Session, Terminal};
 use crate::usage::{self, NoCommand};
@@ -96,6 +96,7 @@ fn parse(invocation: Invocation) -> Result<Parsed, CommandResult> {
         terminal,
         reach,
     } = invocation;
+    let words = usage::help_as_flag(words);
     match Arguments::try_parse_from(&words) {
         Ok(Arguments { common, command }) => {
             let session = Session {
@@ -119,8 +120,12 @@ fn parse(invocation: Invocation) -> Result<Parsed, CommandResult> {
                     Ok(()) | Err(Stop::Pipe | Stop::Exit(_)) => 0,
                     Err(Stop::Failed(failure)) => failure.exit,
                 },
-                NoCommand::Mistake(failure) if usage::wants_json(&words) => {
-                    console.words(&format!("{}\n", failure.json_text()));
+                NoCommand::Mistake(failure) if usage::wants(&words, "json") => {
+                    console.words(&failure.value_text(false));
+                    failure.exit
+                }
+                NoCommand::Mistake(failure) if usage::wants(&words, "yaml") => {
+                    console.words(&failure.value_text(true));
                     failure.exit
                 }
                 NoCommand::Mistake(failure) => {
@@ -158,8 +163,8 @@ pub(crate) fn report(session: &mut Session, result: Result<(), Stop>) -> u8 {
         Err(Stop::Exit(code)) => code,
         Err(Stop::Failed(mut failure)) => {
             if session.for_programs() {
-                let text = failure.json_text();
-                session.console.words(&format!("{text}\n"));
+                let is_yaml = session.common.output == Format::Yaml;
+                session.console.words(&failure.value_text(is_yaml));
             } else {
                 if session.common.quiet {
                     failure.hint = None;

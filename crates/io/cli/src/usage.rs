@@ -1,5 +1,7 @@
 //! Errors of the command line: clap's errors in our words, with a suggestion.
 
+use std::ffi::OsString;
+
 use bursar_client::{Code, Problem, nearest};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -96,15 +98,24 @@ pub(crate) fn explain(error: &clap::Error, words: &[String]) -> NoCommand {
     NoCommand::Mistake(Box::new(failure))
 }
 
-/// Whether an invalid command line asks for JSON.
-pub(crate) fn wants_json(words: &[String]) -> bool {
+/// The command line of `bursar help COMMAND`, which is `bursar COMMAND --help`.
+pub(crate) fn help_as_flag(mut words: Vec<OsString>) -> Vec<OsString> {
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.remove(1);
+        words.push("--help".into());
+    }
+    words
+}
+
+/// Whether an invalid command line asks for an output format.
+pub(crate) fn wants(words: &[String], format: &str) -> bool {
     let mut previous = "";
     for word in before_program(words) {
         let value = word
             .strip_prefix("--output=")
             .or_else(|| word.strip_prefix("-o="));
         let value = value.or_else(|| word.strip_prefix("-o").filter(|value| !value.is_empty()));
-        if value == Some("json") || (word == "json" && matches!(previous, "-o" | "--output")) {
+        if value == Some(format) || (word == format && matches!(previous, "-o" | "--output")) {
             return true;
         }
         previous = word;

@@ -268,7 +268,7 @@ impl Object {
                 ..
             } => {
                 let found = run::mistakes(namespace, name, spec).into_iter();
-                found.map(|of| (of.path.clone(), run::wrong(&of))).collect()
+                found.map(|of| run::written(spec, &of)).collect()
             }
             Self::Limit { .. } | Self::Node { .. } => Vec::new(),
         }

@@ -299,8 +299,11 @@ fn check_names<'a>(
         if fields.clone().any(|field| field.name == entry.key) {
             continue;
         }
-        let names = || fields.clone().map(|field| field.name);
-        let suggestion = match nearest(&entry.key, names()) {
+        let is_now = |field: &&Field| !matches!(field.shape, Shape::Later(_));
+        let names = || fields.clone().filter(is_now).map(|field| field.name);
+        let near =
+            nearest(&entry.key, names()).or_else(|| required_end(fields.clone(), &entry.key));
+        let suggestion = match near {
             Some(name) => format!("did you mean `{name}`?"),
             None if names().next().is_none() => "no fields are allowed here".to_owned(),
             None => format!("fields are {}", names().collect::<Vec<_>>().join(", ")),
@@ -309,6 +312,14 @@ fn check_names<'a>(
         let wrong = Wrong::with("is not a field", suggestion);
         mistakes.push(FieldMistake::new(entry.position, path, wrong));
     }
+}
+
+/// The required field whose name ends with another name: `totalGPUs` for `gpus`.
+fn required_end<'a>(fields: impl Iterator<Item = &'a Field>, name: &str) -> Option<&'static str> {
+    let end = name.to_lowercase();
+    let mut required = fields.filter(|field| field.presence == Presence::Required);
+    let found = required.find(|field| field.name.to_lowercase().ends_with(&end));
+    found.map(|field| field.name).filter(|_| !end.is_empty())
 }
 
 /// Reports names that are nearly those of known fields, and accepts other unknown names.

@@ -3,17 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use bursar_client::api::{
-    APPLY_OBJECTS_MAX, ApplyAnswer, ApplyRequest, BODY_BYTES_MAX, Change, ChangeKind,
+    APPLY_OBJECTS_MAX, ApplyAnswer, ApplyRequest, BODY_BYTES_MAX, Change, ChangeKind, FieldChange,
 };
 use bursar_client::client::{Error, Mode};
 use bursar_client::object::{File, Object, locate, read_files};
 use bursar_client::{Code, Problem};
 use bursar_engine::words;
-use bursar_units::DEFAULT_NAMESPACE;
+use bursar_units::{DEFAULT_NAMESPACE, Instant, ScopedName};
 
 use super::DRY_RUN;
 use super::booking::limit::{field_text, telling};
-use super::cluster::trace;
+use super::cluster::{names, trace};
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::{ApplyArguments, Format};
 use crate::layout::labelled;
@@ -46,7 +46,42 @@ pub(super) async fn run(session: &mut Session, arguments: &ApplyArguments) -> Re
         // A dry run in YAML prints the objects with their defaults.
         return session.console.data(&Object::to_yaml(&objects));
     }
-    print(session, &answer)
+    print(session, &answer)?;
+    for note in notes(&objects, session.now()) {
+        session.aside(&format!("note: {note}\n"));
+    }
+    let created = answer.results.iter();
+    let created = created.filter(|change| change.change == ChangeKind::Created);
+    let runs = created.filter_map(|change| change.object.strip_prefix("run/"));
+    let runs: Vec<ScopedName> = runs.filter_map(|name| ScopedName::new(name).ok()).collect();
+    names::note_reuse(session, &client, &runs).await;
+    Ok(())
+}
+
+/// What is accepted and has no effect.
+fn notes(objects: &[Object], now: Instant) -> Vec<String> {
+    let mut notes = Vec::new();
+    for object in objects {
+        let Object::Budget { budget, .. } = object else {
+            continue;
+        };
+        let name = object.reference();
+        if budget.envelopes.is_empty() {
+            notes.push(format!("{name} has no envelopes: it pays for nothing"));
+        }
+        for envelope in &budget.envelopes {
+            let of = format!("envelope {} of {name}", envelope.name);
+            let is_over = envelope.end.is_some_and(|end| end <= now) && envelope.renew.is_none();
+            if is_over {
+                notes.push(format!("{of} is over: its `end` is past"));
+            }
+            let lending = envelope.lending.as_ref();
+            if lending.is_some_and(|lending| !lending.allow && !lending.to.is_empty()) {
+                notes.push(format!("{of} lends nothing without `allow: true`"));
+            }
+        }
+    }
+    notes
 }
 
 /// Refuses more than the server takes in one request.
@@ -124,13 +159,7 @@ pub(super) fn print(session: &mut Session, answer: &ApplyAnswer) -> Result<(), S
 }
 
 fn line(change: &Change, width: usize, is_dry: bool) -> String {
-    let fields = telling(change).map(|field| {
-        format!(
-            "{} {}",
-            field.path,
-            field_text(field.from.as_deref(), field.to.as_deref())
-        )
-    });
+    let fields = telling(change).map(field_fact);
     let facts: Vec<String> = fields.chain(change.effect.clone()).collect();
     let facts = facts.join(", ");
     let word = match change.change {
@@ -139,6 +168,41 @@ fn line(change: &Change, width: usize, is_dry: bool) -> String {
         kind => kind.word(),
     };
     labelled(&format!("{:<width$}  {word:<9}  ", change.object), &facts)
+}
+
+/// `envelopes[h100].concurrency 8 → 16`; `envelope w1 added (8 h100, 1,000 GPU-hours)`.
+fn field_fact(field: &FieldChange) -> String {
+    let (path, from, to) = (&field.path, field.from.as_deref(), field.to.as_deref());
+    let listed = path.strip_suffix(']').and_then(|path| path.split_once('['));
+    let name = match listed {
+        Some(("envelopes", name)) => format!("envelope {name}"),
+        Some(("aggregateCaps", name)) => format!("cap {name}"),
+        _ if path.ends_with(".lending") => path.clone(),
+        _ => return format!("{path} {}", field_text(from, to)),
+    };
+    match (from, to) {
+        (Some(_), None) => format!("{name} removed"),
+        (None, Some(to)) => format!("{name} added ({})", brief(to)),
+        _ => format!("{path} {}", field_text(from, to)),
+    }
+}
+
+/// The numbers of a new envelope, cap or loan, whose fields are a text of the server: `concurrency 8,
+/// flavor h100, sharing family`.
+fn brief(fields: &str) -> String {
+    let value = |name: &str| {
+        let mut parts = fields.split(", ");
+        parts.find_map(|part| part.strip_prefix(name)?.strip_prefix(' '))
+    };
+    let gpus = value("concurrency").or_else(|| value("maxConcurrency"));
+    let flavor = value("flavor").unwrap_or("GPUs");
+    let gpus = gpus.map(|gpus| format!("{gpus} {flavor}"));
+    let hours = value("maxGPUHours").map(|hours| format!("{hours} GPU-hours"));
+    let parts: Vec<String> = gpus.into_iter().chain(hours).collect();
+    match parts.as_slice() {
+        [] => fields.to_owned(),
+        parts => parts.join(", "),
+    }
 }
 
 /// Reads the files that a path names: one file, stdin, or the YAML files of a directory by name.

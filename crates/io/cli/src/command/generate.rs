@@ -2,13 +2,27 @@
 
 use std::path::Path;
 
+use clap::builder::Resettable;
+
 use crate::failure::{Failure, Stop};
 use crate::grammar::Arguments;
 use crate::session::Session;
 
+const PLURALS: [&str; 8] = [
+    "runs", "leases", "budgets", "bookings", "limits", "nodes", "tokens", "contexts",
+];
+
 pub(super) fn completions(session: &mut Session, shell: clap_complete::Shell) -> Result<(), Stop> {
     let mut bytes = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::definition(), "bursar", &mut bytes);
+    // Help shows the singular of a noun, completions know the plural too.
+    let mut definition = Arguments::definition().mut_subcommands(|noun| {
+        let is_known = |plural: &&str| noun.get_all_aliases().any(|known| known == *plural);
+        match PLURALS.into_iter().find(is_known) {
+            Some(plural) => noun.alias(Resettable::Reset).visible_alias(plural),
+            None => noun,
+        }
+    });
+    clap_complete::generate(shell, &mut definition, "bursar", &mut bytes);
     session.console.data(&String::from_utf8_lossy(&bytes))
 }
 

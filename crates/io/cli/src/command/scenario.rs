@@ -113,7 +113,7 @@ fn print(session: &mut Session, script: &Script, played: &[StepResult]) -> Resul
 
 fn asks_for_json(command: &str) -> bool {
     let words: Vec<String> = command.split_whitespace().map(ToOwned::to_owned).collect();
-    crate::usage::wants_json(&words)
+    crate::usage::wants(&words, "json")
 }
 
 fn update(

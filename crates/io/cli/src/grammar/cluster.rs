@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use bursar_client::api::cluster::UsageBy;
-use bursar_units::{BookingId, Label, Millis, ObjectName};
+use bursar_units::{Label, Millis, ObjectName};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::HELP;
@@ -71,7 +71,7 @@ pub(crate) enum RunVerb {
         name: String,
         #[command(flatten)]
         scope: Scope,
-        /// Event to wait for
+        /// Event to wait for, however long it takes: --timeout is for each answer of the server
         #[arg(long, value_name = "EVENT", default_value = "ended")]
         until: Until,
     },
@@ -104,7 +104,7 @@ pub(crate) enum Until {
 examples:
   bursar run submit -f asr-xl.yaml -n speech
   bursar run submit --name test --gpus 8 --flavor h100 --duration 2h -n speech",
-    after_help = "Repeating a submission is safe: a run of that name with the same content is left alone.",
+    after_help = "A live run of that name with the same content is left alone. After its end the name makes a new run.",
     help_template = HELP
 )]
 pub(crate) struct SubmitArguments {
@@ -145,7 +145,7 @@ pub(crate) struct PlanArguments {
     /// Expected length, which is paid for in advance; never a limit
     #[arg(long, value_name = "DURATION", conflicts_with = "files")]
     pub(crate) duration: Option<Millis>,
-    /// Owner that pays first; default: the only one that you may act as
+    /// Owner that pays first; default: the only one of the token, or user:NAME on this machine
     #[arg(long, conflicts_with = "files")]
     pub(crate) owner: Option<Label>,
     /// Refuse a run that cannot start now
@@ -164,8 +164,8 @@ pub(crate) enum LeaseVerb {
     /// The leases of one pod of a run
     #[command(before_help = "example:  bursar lease show lease-12.0", help_template = HELP)]
     Show {
-        /// Identity of a lease
-        id: BookingId,
+        /// Identity of a lease: ID or lease/ID
+        id: String,
     },
 }
 

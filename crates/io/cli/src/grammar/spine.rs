@@ -9,6 +9,7 @@ use bursar_units::{Label, Millis, ObjectName};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::HELP;
+use super::cluster::Scope;
 use super::flags::{ListFlags, words};
 
 #[derive(Debug, Subcommand)]
@@ -155,9 +156,12 @@ pub(crate) enum AuditVerb {
         help_template = HELP
     )]
     Proof {
-        /// Object to prove: record/N, booking/ID, limit/NAME, node/NAME, pod/NAME or token/NAME
+        /// Object to prove: a run (NAME or NAMESPACE/NAME), budget/NS/NAME, envelope/NS/NAME/ENVELOPE,
+        /// lease/ID, record/N, booking/ID, limit/NAME, node/NAME, pod/NAME or token/NAME
         #[arg(value_name = "REF")]
         reference: String,
+        #[command(flatten)]
+        scope: Scope,
         /// File to write; default: `NAME.proof` in the current directory
         #[arg(short = 'O', long, value_name = "FILE")]
         out: Option<PathBuf>,
@@ -181,7 +185,12 @@ pub(crate) enum AuditVerb {
 pub(crate) enum TokenVerb {
     /// Create a token; its secret is printed only once
     #[command(
-        before_help = "example:  bursar token create ci --role use --tenant acme > ci.token",
+        before_help = "example:  (umask 077; bursar token create ci --role use --tenant acme > ci.token)",
+        before_long_help = "\
+examples:
+  (umask 077; bursar token create ci --role use --tenant acme > ci.token)          for bookings
+  (umask 077; bursar token create ada --role use --owner org:ai:rai > ada.token)   for runs",
+        after_help = "A file with a token must have mode 0600: with another one the client refuses it.",
         help_template = HELP
     )]
     Create {

@@ -279,8 +279,12 @@ fn a_proof_with_another_object_name_does_not_verify() {
             assert!(ended.stderr.contains(&message), "{}", ended.stderr);
         }
     }
-    for command in [&["audit", "proof"], &["ledger", "tail"]] {
-        let refused = house.run(&[&command[..], &["wedding/job-1"]].concat());
+    // For a proof, two parts without a kind are a run.
+    for command in [
+        ["audit", "proof", "wedding/job-1/x"],
+        ["ledger", "tail", "wedding/job-1"],
+    ] {
+        let refused = house.run(&command);
         assert_eq!(refused.code, 2, "{}", refused.stderr);
         let message =
             "`wedding` is not a kind here; the kinds are record, booking, limit, node, pod, token";

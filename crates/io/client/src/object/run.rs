@@ -136,6 +136,47 @@ pub(super) fn mistakes(namespace: &ObjectName, name: &ObjectName, spec: &RunSpec
         .unwrap_or_default()
 }
 
+/// Pods that a run must state, because the default does not divide its groups.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct UnstatedPods {
+    /// GPUs of a group.
+    pub group: u64,
+    /// GPUs of a pod by default.
+    pub usual: u64,
+    /// The most GPUs of a pod, up to the default, that divide a group.
+    pub fits: u64,
+}
+
+/// The pods that a spec must state.
+pub fn unstated_pods(spec: &RunSpec) -> Option<UnstatedPods> {
+    let group = spec.group_gpus.unwrap_or(spec.total_gpus);
+    // Names and owner do not matter.
+    let name = ObjectName::known("run");
+    let usual = from_spec(name.clone(), name, spec.flavor.clone(), spec)?.pod();
+    let divides = |size: &u64| group.checked_rem(*size) == Some(0);
+    if spec.pod_gpus.is_some() || group == 0 || usual == 0 || divides(&usual) {
+        return None;
+    }
+    let fits = (1..=usual).rev().find(divides)?;
+    Some(UnstatedPods { group, usual, fits })
+}
+
+/// A mistake in a spec, with its path. One in the default of a field is at the field that is written.
+pub(super) fn written(spec: &RunSpec, mistake: &Mistake) -> (String, Wrong) {
+    let pods = unstated_pods(spec).filter(|_| mistake.path == "spec.podGPUs");
+    let Some(UnstatedPods { group, usual, fits }) = pods else {
+        return (mistake.path.clone(), wrong(mistake));
+    };
+    let field = if spec.group_gpus.is_some() {
+        "groupGPUs"
+    } else {
+        "totalGPUs"
+    };
+    let message = format!("is {group}, no whole number of pods of {usual} (the default)");
+    let wrong = Wrong::with(message, format!("add `podGPUs: {fits}`"));
+    (format!("spec.{field}"), wrong)
+}
+
 /// A mistake that the plane found, as an entry of a problem.
 pub fn field_error(run: &ScopedName, mistake: &Mistake) -> FieldError {
     let wrong = wrong(mistake);

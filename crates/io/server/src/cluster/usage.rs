@@ -41,7 +41,11 @@ impl Service {
             let error = FieldError::new("until", "is before since");
             return Err(Problem::invalid(vec![error]));
         }
-        let since = since.map(|at| day_start(day(at.min(now))));
+        if since.is_some_and(|since| day(now) < day(since)) {
+            let error = FieldError::new("since", "is after today; whole UTC days are counted");
+            return Err(Problem::invalid(vec![error]));
+        }
+        let since = since.map(|at| day_start(day(at)));
         let until = until.map_or(now, |at| day_end(at).min(now));
         let by = query.by.unwrap_or(UsageBy::Owner);
         let period = Period {

@@ -2,6 +2,7 @@
 
 mod usage;
 
+use bursar_client::Code;
 use bursar_client::api::ListAnswer;
 use bursar_client::api::cluster::{
     Budget, BudgetCondition, BudgetStatus, CapSpec, Envelope, EnvelopeSpec, LendingSpec,
@@ -420,6 +421,33 @@ fn meter_words(meter: &MeterStatus, look: &Look) -> String {
     )
 }
 
+/// The envelopes that a mistaken name may mean: those of the budget, or those of budgets of that name
+/// in other namespaces.
+fn envelopes_hint(all: &[&str], budget: &ScopedName, envelope: &str) -> Option<String> {
+    let own = format!("{budget}/");
+    let own: Vec<&str> = all
+        .iter()
+        .filter_map(|id| id.strip_prefix(own.as_str()))
+        .collect();
+    if !own.is_empty() {
+        return Some(format!("budget {budget} has {}", own.join(", ")));
+    }
+    let bare = budget.name();
+    let namesakes = all.iter().filter_map(|id| {
+        let mut parts = id.split('/');
+        let (namespace, name, envelope) = (parts.next()?, parts.next()?, parts.next()?);
+        (name == bare).then_some((namespace, envelope))
+    });
+    let namesakes: Vec<(&str, &str)> = namesakes.collect();
+    let exact = namesakes.iter().find(|(_, name)| *name == envelope);
+    let (first, _) = exact.or(namesakes.first())?;
+    let shown = namesakes
+        .iter()
+        .map(|(namespace, name)| format!("{namespace}/{bare}/{name}"));
+    let shown: Vec<String> = shown.collect();
+    Some(format!("there is {}, as in `-n {first}`", shown.join(", ")))
+}
+
 async fn rotate(
     session: &mut Session,
     name: &str,
@@ -433,7 +461,22 @@ async fn rotate(
     let id = format!("{name}/{}", request.envelope);
     let budget = match client.rotate_envelope(&key, &name, &request, mode).await {
         Ok(budget) => budget,
-        Err(error) => return Err(names::not_here(error, Kind::Budget, &name)),
+        Err(error) => {
+            let mut stop = names::not_here(error, Kind::Budget, &name);
+            if let Stop::Failed(failure) = &mut stop
+                && failure.hint.is_none()
+                && failure
+                    .problem
+                    .as_ref()
+                    .is_some_and(|of| of.code == Code::NotFound)
+            {
+                let all = client.envelopes(&ListBudgets::default()).await;
+                let all = all.map(|answer| answer.items).unwrap_or_default();
+                let all: Vec<&str> = all.iter().map(|row| row.envelope.as_str()).collect();
+                failure.hint = envelopes_hint(&all, &name, request.envelope.as_str());
+            }
+            return Err(stop);
+        }
     };
     session.show(&budget, &format!("envelope/{id}"), |look| {
         let subject = look.paint(Meaning::Subject, &format!("envelope {id}"));

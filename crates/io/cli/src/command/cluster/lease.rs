@@ -59,7 +59,11 @@ pub(super) fn time(session: &Session, text: Option<&str>) -> Result<Option<Since
     Ok(time.map_err(Failure::usage)?.map(Since::At))
 }
 
-async fn show(session: &mut Session, id: &BookingId) -> Result<(), Stop> {
+async fn show(session: &mut Session, text_of: &str) -> Result<(), Stop> {
+    let bare = text_of.strip_prefix("lease");
+    let bare = bare.map(|rest| rest.strip_prefix('s').unwrap_or(rest));
+    let bare = bare.and_then(|rest| rest.strip_prefix('/'));
+    let id = &BookingId::read("the identity of a lease", bare.unwrap_or(text_of))?;
     let client = session.client().await?;
     let lease = client.lease(id).await?;
     session.show(&lease, &format!("lease/{id}"), |look| {

@@ -1,14 +1,17 @@
 //! Namespaces and names of the cluster's objects on the command line.
 
-use bursar_client::api::ListAnswer;
+use bursar_client::Client;
+use bursar_client::api::cluster::{ListRuns, Run};
 use bursar_client::api::query::Parameter as _;
+use bursar_client::api::{ListAnswer, Since, Words};
+use bursar_engine::cluster::Stage;
 use bursar_engine::{Kind, Reference, words};
-use bursar_units::{DEFAULT_NAMESPACE, Label, ObjectName, ScopedName};
+use bursar_units::{DEFAULT_NAMESPACE, Instant, Label, ObjectName, ScopedName};
 
 use crate::connect;
 use crate::failure::{Failure, Stop};
 use crate::grammar::{Scope, ScopedFlags};
-use crate::list::Place;
+use crate::list::{Listed as _, Place};
 use crate::session::Session;
 
 /// The namespace of names without one: the flag, the environment, the context, or `default`.
@@ -76,6 +79,37 @@ pub(super) async fn note_elsewhere<T, E>(
     };
 }
 
+/// Notes that new runs have the names of runs that ended: a repeated submission of those is a new run.
+pub(in crate::command) async fn note_reuse(
+    session: &mut Session,
+    client: &Client,
+    names: &[ScopedName],
+) {
+    if names.is_empty() || session.for_programs() {
+        return;
+    }
+    let ended = ListRuns {
+        state: Some(Words::from([Stage::Ended])),
+        since: Some(Since::At(Instant::from_ms(0))),
+        ..ListRuns::default()
+    };
+    // Without an answer there is no note.
+    let Ok(ended) = client.runs(&ended).await else {
+        return;
+    };
+    for name in names {
+        let is_it = |run: &&Run| run.name() == name.to_string();
+        let runs = ended.items.iter().filter(is_it);
+        let ends = runs.filter_map(|run| run.status.as_ref()?.ended_at);
+        if let Some(at) = ends.max() {
+            let at = session.look().absolute(at);
+            session.aside(&format!(
+                "note: a run {name} ended {at}; this is a new one\n"
+            ));
+        }
+    }
+}
+
 /// The failure of an object that was not found, with the namespaces that have one of its name.
 pub(in crate::command) fn not_here(
     error: bursar_client::client::Error,
@@ -112,8 +146,13 @@ pub(super) fn run(session: &Session, text: &str, scope: &Scope) -> Result<Scoped
     scoped(session, Kind::Run, text, scope)
 }
 
-/// A budget: `NAME`, `NAMESPACE/NAME` or `budget/…`.
+/// A budget: `NAME`, `NAMESPACE/NAME` or `budget/…`; that of an envelope as lists name it.
 pub(super) fn budget(session: &Session, text: &str, scope: &Scope) -> Result<ScopedName, Stop> {
+    let envelope = text
+        .split_once('/')
+        .filter(|(word, _)| matches!(*word, "envelope" | "envelopes"));
+    let of_envelope = envelope.and_then(|(_, name)| name.rsplit_once('/'));
+    let text = of_envelope.map_or(text, |(budget, _)| budget);
     scoped(session, Kind::Budget, text, scope)
 }
 

@@ -1,12 +1,14 @@
 //! `bursar run submit` and `bursar run plan`.
 
-use bursar_client::api::cluster::{PlaceSpec, PutRun, RunAnswer, RunSpec};
+use bursar_client::Code;
+use bursar_client::api::cluster::{CoverRow, PlaceSpec, PutRun, RunAnswer, RunSpec};
 use bursar_client::api::{ChangeKind, Explanation, Who};
 use bursar_client::client::Mode;
+use bursar_client::object::run::{UnstatedPods, unstated_pods};
 use bursar_client::object::{File, Object, names_namespace, read_files};
 use bursar_engine::cluster::Stage;
 use bursar_engine::words;
-use bursar_units::{DEFAULT_NAMESPACE, ObjectName, ScopedName};
+use bursar_units::{DEFAULT_NAMESPACE, Label, ObjectName, ScopedName};
 
 use super::columns::unfunded;
 use super::{names, trace, where_words};
@@ -50,15 +52,66 @@ pub(super) async fn run(
             Err(error) => {
                 let files = file.as_slice();
                 let stop = apply::refused(session, files, name.namespace(), "submitted", error);
-                return Err(trace::refused(stop));
+                return Err(sponsored(trace::refused(stop), object));
             }
         };
         session.show(&answer, &format!("run/{name}"), |look| {
             text(name, &answer, look)
         })?;
+        if answer.change == ChangeKind::Created {
+            names::note_reuse(session, &client, std::slice::from_ref(name)).await;
+        }
+        for note in sponsor_notes(&answer.run.spec, &answer.trace) {
+            session.aside(&format!("note: {note}\n"));
+        }
         hint(session, name, &answer);
     }
     Ok(())
+}
+
+/// The refusal of a run, with notes about its sponsors; a run that nobody pays for and that names no
+/// owner has a hint.
+fn sponsored(stop: Stop, object: &Object) -> Stop {
+    let Object::Run { spec, .. } = object else {
+        return stop;
+    };
+    let Stop::Failed(mut failure) = stop else {
+        return stop;
+    };
+    let Some(problem) = failure.problem.as_deref() else {
+        return Stop::Failed(failure);
+    };
+    if !matches!(problem.code, Code::NeverFits | Code::WouldWait) {
+        return Stop::Failed(failure);
+    }
+    let notes = sponsor_notes(spec, &problem.trace);
+    let is_of_nobody = spec.owner.is_none() && problem.trace.is_empty();
+    for note in &notes {
+        failure.body.extend(["  note: ", note, "\n"]);
+    }
+    if is_of_nobody {
+        let hint = "`--owner OWNER`, or `owner` in a file, names the owner that pays".to_owned();
+        failure.hint = Some(hint);
+    }
+    Stop::Failed(failure)
+}
+
+/// What is said about sponsors that cannot lend: `rows` is the walk over the envelopes.
+fn sponsor_notes(spec: &RunSpec, rows: &[CoverRow]) -> Vec<String> {
+    let Some(funding) = spec.funding.as_ref().filter(|of| !of.sponsors.is_empty()) else {
+        return Vec::new();
+    };
+    if !funding.allow_borrow {
+        return vec!["its sponsors lend nothing without `allowBorrow: true`".to_owned()];
+    }
+    // Without rows there was no walk.
+    let has_none =
+        |sponsor: &&Label| !rows.is_empty() && rows.iter().all(|row| row.owner != **sponsor);
+    let unknown = funding.sponsors.iter().filter(has_none);
+    let flavor = &spec.flavor;
+    unknown
+        .map(|sponsor| format!("sponsor {sponsor} has no envelope of {flavor}"))
+        .collect()
 }
 
 /// The run of a file, in the namespace of the flags if the file names none.
@@ -158,6 +211,12 @@ fn of_flags(
         priority: None,
         grace: None,
     };
+    if let Some(UnstatedPods { group, usual, fits }) = unstated_pods(&spec) {
+        let message = format!(
+            "{group} GPUs are no whole number of pods of {usual} (the default): say --pod-gpus {fits}"
+        );
+        return Err(Failure::usage(message).into());
+    }
     let id = ScopedName::of(&namespace, &name);
     let object = Object::Run {
         resource_version: None,

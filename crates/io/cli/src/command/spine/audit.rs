@@ -5,6 +5,7 @@ mod history;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use bursar_client::nearest;
 use bursar_engine::subject::is_about;
 use bursar_engine::{Kind, Reference};
 use bursar_engine::{codec, words};
@@ -15,10 +16,11 @@ use bursar_units::causes::chain;
 use serde_json::json;
 
 use super::ledger::{check_export, check_lines, elapsed_ms};
+use crate::command::cluster::names;
 use crate::command::read_reference;
 use crate::config::Config;
 use crate::failure::{Failure, Stop, exit};
-use crate::grammar::AuditVerb;
+use crate::grammar::{AuditVerb, Scope};
 use crate::layout::Look;
 use crate::pins::{Pin, Pins, differ, two_histories};
 use crate::session::{Reach, Session};
@@ -28,13 +30,41 @@ const NAME: usize = 10;
 
 pub(in crate::command) async fn run(session: &mut Session, verb: AuditVerb) -> Result<(), Stop> {
     match verb {
-        AuditVerb::Proof { reference, out } => proof(session, &reference, out.as_deref()).await,
+        AuditVerb::Proof {
+            reference,
+            scope,
+            out,
+        } => {
+            let reference = named(session, &reference, &scope)?;
+            proof(session, &reference.to_string(), out.as_deref()).await
+        }
         AuditVerb::Verify { file, key } => verify(session, &file, key.as_deref()),
     }
 }
 
+/// A reference as `explain` takes it: without a kind it is a run, and `-n` completes a name.
+fn named(session: &Session, text: &str, scope: &Scope) -> Result<Reference, Stop> {
+    let is_of_no_kind = !text.contains('/') || text.split('/').count() == 2;
+    match names::kind_of(text) {
+        Some(kind @ (Kind::Run | Kind::Budget)) => names::reference(session, kind, text, scope),
+        None if is_of_no_kind && !is_slip(text) => {
+            names::reference(session, Kind::Run, text, scope)
+        }
+        _ if scope.namespace.is_some() => {
+            let message = format!("`-n` applies to runs and budgets only, not to {text}");
+            Err(Failure::usage(message).into())
+        }
+        _ => read_reference(text, &Kind::ALL),
+    }
+}
+
+/// Whether the first part looks like a mistyped kind.
+fn is_slip(text: &str) -> bool {
+    let first = text.split_once('/').map(|(first, _)| first);
+    first.is_some_and(|first| nearest(first, Kind::ALL.map(Kind::word)).is_some())
+}
+
 async fn proof(session: &mut Session, reference: &str, out: Option<&Path>) -> Result<(), Stop> {
-    let reference = read_reference(reference, &Kind::ALL)?.to_string();
     let (kind, name) = reference.split_once('/').unwrap_or_default();
     let client = session.client().await?;
     let text = client.proof(kind, name).await?;
@@ -61,7 +91,7 @@ async fn proof(session: &mut Session, reference: &str, out: Option<&Path>) -> Re
     let value = json!({"object": reference, "file": name.display().to_string(), "records": parsed.records.len()});
     let count = u64::try_from(parsed.records.len()).unwrap_or(u64::MAX);
     let (file, records) = (name.display(), words::count(count, "record"));
-    session.show(&value, &reference, |_| {
+    session.show(&value, reference, |_| {
         format!("{file} proves {records} of {reference}\n")
     })?;
     session.aside(&format!(

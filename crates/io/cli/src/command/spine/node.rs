@@ -1,5 +1,6 @@
 //! `bursar node`: the inventory, the market of each machine, and the restore of CPU limits.
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use bursar_client::api::{
@@ -23,7 +24,7 @@ use crate::command::market::scene::scene;
 use crate::command::up::machine::Machine;
 use crate::command::{DRY_RUN, watch};
 use crate::failure::{Failure, Stop, exit};
-use crate::grammar::{ListFlags, NodeVerb, Noun, RestoreArguments};
+use crate::grammar::{Format, ListFlags, NodeVerb, Noun, RestoreArguments};
 use crate::layout::{Column, Look, Meaning, REPORT_WORD, Shown, details};
 use crate::list::{Filter, Listed};
 use crate::session::Session;
@@ -217,8 +218,10 @@ pub(in crate::command) fn mode_meaning(mode: MarketMode) -> Meaning {
 async fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
     let filter = Filter::read::<Row>(flags.filter.as_deref())?;
     let client = session.client().await?;
+    let skipped = RefCell::new(Vec::new());
     let fetch = async || {
         let answer = client.nodes().await?;
+        *skipped.borrow_mut() = answer.items.iter().filter_map(skipped_words).collect();
         let mut items = Vec::with_capacity(answer.items.len());
         for node in answer.items {
             let market = market_of(&client, &node.metadata.name).await?;
@@ -233,7 +236,23 @@ async fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
             record: answer.record,
         })
     };
-    watch::list(session, flags, &filter, fetch, &client).await
+    watch::list(session, flags, &filter, fetch, &client).await?;
+    let is_table = matches!(session.common.output, Format::Table | Format::Wide);
+    let skipped = skipped.into_inner();
+    let count = match skipped.len() {
+        1 => "1 node is".to_owned(),
+        count => format!("{count} nodes are"),
+    };
+    if is_table && !skipped.is_empty() {
+        session.aside(&format!("note: {count} skipped: {}\n", skipped.join("; ")));
+    }
+    Ok(())
+}
+
+/// `k8s-3 has no bursar.dev/domain`, for a node on which no run is placed.
+fn skipped_words(node: &Node) -> Option<String> {
+    let missing = node.status.missing_labels.join(", ");
+    (!missing.is_empty()).then(|| format!("{} has no {missing}", node.metadata.name))
 }
 
 /// Answer of `node show`.

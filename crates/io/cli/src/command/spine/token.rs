@@ -1,5 +1,6 @@
 //! `bursar token`: creates, lists and revokes tokens.
 
+use bursar_client::api::cluster::ListBudgets;
 use bursar_client::api::{Token, TokenRequest};
 use bursar_client::client::Mode;
 use bursar_engine::words;
@@ -50,8 +51,8 @@ pub(in crate::command) async fn run(
             let mode = Mode::dry_run_if(dry_run);
             let record = client.revoke_token(&name, mode).await?.record;
             let mut value = json!({"name": name, "revoked": !dry_run, "record": record});
-            if dry_run {
-                value["dryRun"] = true.into();
+            if let Some(fields) = value.as_object_mut().filter(|_| dry_run) {
+                fields.insert("dryRun".to_owned(), true.into());
             }
             session.show(&value, &format!("token/{name}"), |_| {
                 if dry_run {
@@ -67,7 +68,8 @@ pub(in crate::command) async fn run(
 async fn create(session: &mut Session, request: &TokenRequest, mode: Mode) -> Result<(), Stop> {
     let client = session.client().await?;
     let key = session.new_id()?;
-    let created = client.create_token(&key, request, mode).await?;
+    let created = client.create_token(&key, request, mode).await;
+    let created = created.map_err(|error| flags_named(error.into()))?;
     if matches!(session.common.output, Format::Table | Format::Wide) {
         let look = session.look();
         let token = &created.token;
@@ -86,12 +88,36 @@ async fn create(session: &mut Session, request: &TokenRequest, mode: Mode) -> Re
         };
         let lines = details(&lines, REPORT_WORD);
         session.aside(&format!("token {name} {done}\n{lines}"));
+        for owner in &token.owners {
+            let of_owner = ListBudgets {
+                owner: Some(owner.clone()),
+                ..ListBudgets::default()
+            };
+            // Who may create tokens sees all budgets; without an answer there is no note.
+            let budgets = client.budgets(&of_owner).await;
+            if budgets.is_ok_and(|budgets| budgets.items.is_empty()) {
+                session.aside(&format!("note: no budget is of owner {owner}\n"));
+            }
+        }
     }
     let name = format!("token/{}", created.token.name);
     session.show(&created, &name, |_| match mode {
         Mode::Do => format!("{}\n", created.secret),
         Mode::DryRun => DRY_RUN.to_owned(),
     })
+}
+
+/// A refusal that names fields, with a hint that names the flags.
+fn flags_named(stop: Stop) -> Stop {
+    let Stop::Failed(mut failure) = stop else {
+        return stop;
+    };
+    let errors = failure.problem.as_ref().map(|problem| &problem.errors);
+    let mut errors = errors.into_iter().flatten();
+    if errors.any(|error| matches!(error.path.as_str(), "tenants" | "owners")) {
+        failure.hint = Some("name tenants with `--tenant`, owners with `--owner`".to_owned());
+    }
+    Stop::Failed(failure)
 }
 
 fn roles(token: &Token, separator: &str) -> String {

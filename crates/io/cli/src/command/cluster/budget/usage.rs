@@ -16,6 +16,7 @@ use crate::time;
 struct Named {
     name: String,
     owner: String,
+    uid: String,
     sums: UsageSums,
 }
 
@@ -56,8 +57,13 @@ pub(super) async fn run(session: &mut Session, arguments: &UsageArguments) -> Re
             let look = session.look();
             let text = table(columns(usage.by), &rows(&usage), &look, wide);
             session.print(&text)?;
+            // The sum is that of all owners.
+            let conserved = match &name {
+                None => "; leases = debits + unfunded, to the millisecond",
+                Some(_) => "",
+            };
             session.aside(&format!(
-                "note: {}; leases = debits + unfunded, to the millisecond (record {})\n",
+                "note: {}{conserved} (record {})\n",
                 period_words(&usage),
                 words::number(usage.record)
             ));
@@ -85,11 +91,13 @@ fn rows(usage: &Usage) -> Vec<Named> {
     let total = Named {
         name: "total".to_owned(),
         owner: String::new(),
+        uid: String::new(),
         sums: usage.total,
     };
     let rows = usage.items.iter().map(|row| Named {
         name: name(usage.by, row),
         owner: owner(row),
+        uid: row.uid.clone().unwrap_or_default(),
         sums: row.sums,
     });
     rows.chain(std::iter::once(total)).collect()
@@ -157,6 +165,7 @@ fn columns(by: UsageBy) -> &'static [Column<Named>] {
         SHARED,
         BORROWED,
         UNFUNDED,
+        Column::of_text("UID", Shown::Wide, |row, _| row.uid.clone()),
     ];
     const BY_DAY: &[Column<Named>] = &[head("DAY"), LEASED, OWNED, SHARED, BORROWED, UNFUNDED];
     const BY_ENVELOPE: &[Column<Named>] = &[
