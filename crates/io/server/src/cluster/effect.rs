@@ -80,7 +80,9 @@ impl Effects<'_> {
             ", paid as before"
         };
         let in_use = count(leased, "GPU");
-        Some(format!("{in_use} in use{above}: their runs {go} on{as_before}"))
+        Some(format!(
+            "{in_use} in use{above}: their runs {go} on{as_before}"
+        ))
     }
 
     /// Use of the meters whose bounds changed.
