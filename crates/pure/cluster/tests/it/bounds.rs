@@ -404,6 +404,23 @@ fn a_wait_shows_the_walk_that_decides_with_what_it_recalls() {
     assert_eq!(wait.trace.iter().map(|row| row.gpus).sum::<u64>(), 4);
 }
 
+#[test]
+fn a_hard_limit_within_the_grace_says_whose_grace_it_is() {
+    let mistake = |grace: u64| {
+        let short = Run {
+            grace: Some(ms(grace)),
+            max_duration: Some(ms(60_000)),
+            ..run("a", "r", 1)
+        };
+        short.mistakes(ms(600_000))[0].to_string()
+    };
+    let own = "spec.maxDuration must be longer than the grace of 2m";
+    assert_eq!(mistake(120_000), own);
+    let bounded =
+        "spec.maxDuration must be longer than the grace of 10m, the longest here (maxGrace)";
+    assert_eq!(mistake(10 * HOUR), bounded);
+}
+
 /// Method: a refused run is submitted again with the width of the refusal.
 #[test]
 fn a_run_that_asks_for_too_much_is_told_a_width_that_starts() {
