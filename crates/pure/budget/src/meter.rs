@@ -40,7 +40,7 @@ pub struct ClosedEpoch {
     pub accrued: u64,
 }
 
-/// A value and its limit when a percentage was announced.
+/// A value and its limit at an instant, such as that at which a percentage was announced.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Share {
@@ -50,6 +50,8 @@ pub struct Share {
     /// The limit.
     #[serde(with = "whole")]
     pub limit: u64,
+    /// The instant.
+    pub at: Instant,
 }
 
 /// Percentages that were announced in this epoch and are not armed again.
@@ -314,10 +316,12 @@ impl Meter {
             Dimension::Gpus => Share {
                 value: self.gpus(),
                 limit: self.gpus_limit?,
+                at,
             },
             Dimension::Hours => Share {
                 value: saturated(self.accrued(at)),
                 limit: self.time_limit_in_force()?,
+                at,
             },
         })
     }

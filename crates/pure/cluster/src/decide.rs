@@ -239,8 +239,9 @@ impl Clusters {
     /// Refuses a run that can never start.
     fn check_fits(&self, now: Instant, run: &Run) -> Result<(), Refusal> {
         if let Err(trace) = self.could_ever_be_covered(now, run) {
+            let most = self.most_that_fits(now, run);
             let run = run.id();
-            return Err(Refusal::NeverCovered { run, trace });
+            return Err(Refusal::NeverCovered { run, trace, most });
         }
         if self.nodes.ever_fits(&gang(run)) {
             return Ok(());
@@ -252,7 +253,32 @@ impl Clusters {
             pod_gpus: run.pod(),
             declared: self.nodes.declared_gpus(&run.flavor, &run.location),
             largest: self.nodes.largest_domain(&gang(run)),
+            most: self.most_that_fits(now, run),
         })
+    }
+
+    /// A smaller width with which a run could start: whole groups, or whole pods without groups; 0
+    /// without any. It is the largest one unless a wider run fits where a narrower one does not.
+    fn most_that_fits(&self, now: Instant, run: &Run) -> u64 {
+        let step = run.group_gpus.unwrap_or_else(|| run.pod());
+        let fits = |gpus: u64| {
+            let fewer = Run {
+                total_gpus: gpus,
+                ..run.clone()
+            };
+            fewer.mistakes(self.policy.grace_max).is_empty()
+                && self.could_ever_be_covered(now, &fewer).is_ok()
+                && self.nodes.ever_fits(&gang(&fewer))
+        };
+        // Below a pod, a run that states no size of pods is one smaller pod.
+        let is_one_pod = run.pod_gpus.is_none() && run.group_gpus.is_none();
+        let below_pod = if is_one_pod { run.pod() } else { 0 };
+        match most(1, run.total_gpus.checked_div(step).unwrap_or(0), |count| {
+            fits(count.saturating_mul(step))
+        }) {
+            0 => most(1, below_pod, fits),
+            count => count.saturating_mul(step),
+        }
     }
 
     /// Whether envelopes may pay for a run at some place, now or on empty meters. The walk depends on
@@ -459,4 +485,18 @@ impl Clusters {
             incarnation,
         })
     }
+}
+
+/// The largest number from `first` to below `end` that fits, by bisection; 0 if none is found.
+fn most(first: u64, end: u64, fits: impl Fn(u64) -> bool) -> u64 {
+    let (mut found, mut next, mut end) = (0, first, end);
+    while next < end {
+        let middle = next + (end - next) / 2;
+        if fits(middle) {
+            (found, next) = (middle, middle + 1);
+        } else {
+            end = middle;
+        }
+    }
+    found
 }

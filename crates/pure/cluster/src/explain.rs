@@ -77,6 +77,10 @@ pub struct Wait {
     pub more_holders: (u64, u64),
     /// Payers that it would have now.
     pub takes: Vec<Take>,
+    /// GPUs that its start would recall from its family (B6).
+    pub recalled: u64,
+    /// Whether the free GPUs hold it.
+    pub is_placed: bool,
     /// The walk to its last row.
     pub trace: Vec<Row>,
     /// The outcome of the walk, if it did not cover the width.
@@ -152,14 +156,15 @@ impl Clusters {
             request,
             plan,
         } = self.attempt(now, run, work);
-        let takes = match &plan {
-            Some(Ok(plan)) => plan.takes.clone(),
-            _ => Vec::new(),
+        let (takes, recalled) = match &plan {
+            Some(Ok(plan)) => (plan.takes.clone(), plan.recalled.as_slice()),
+            _ => (Vec::new(), Default::default()),
         };
+        let recalled = recalled.iter().map(|demoted| demoted.line.gpus).sum();
         let failure = plan.and_then(Result::err);
         let trace = request
             .as_ref()
-            .map(|request| self.accounts.trace(now, request).rows);
+            .map(|request| self.accounts.trace_recalling(now, request));
         let reason = self.wait_reason(now, run, is_placed, failure.as_ref());
         let holders = match (&failure, reason.waits_for()) {
             (Some(failure), WaitsFor::Budget) => self.paid_for(now, &failure.exhausted),
@@ -174,6 +179,8 @@ impl Clusters {
             holders,
             more_holders,
             takes,
+            recalled,
+            is_placed,
             trace: trace.unwrap_or_default(),
             failure,
         }

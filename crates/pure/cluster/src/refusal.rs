@@ -43,6 +43,8 @@ pub enum Refusal {
         run: ScopedName,
         /// The walk on empty meters, to its last row, with its outcome.
         trace: Box<Trace>,
+        /// GPUs with which it could start, in whole groups; 0 without any.
+        most: u64,
     },
     /// The run does not fit all declared nodes taken empty.
     #[error("run {run} fits no declared nodes")]
@@ -59,6 +61,8 @@ pub enum Refusal {
         declared: u64,
         /// GPUs in whole pods that the largest domain would have for one group, taken empty.
         largest: u64,
+        /// GPUs with which it could start, in whole groups; 0 without any.
+        most: u64,
     },
     /// The run is to start at once, and it would wait.
     #[error("run {run} would wait")]

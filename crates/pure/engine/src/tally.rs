@@ -178,12 +178,13 @@ impl Tally {
             return Finding::failed("limits", detail.clone());
         }
         let changes = count(self.changes, "change");
+        // A lowered limit, or a node that shrank, may be below its use: only grants are checked.
         let what = if self.money.is_begun() {
-            "envelope, cap, pool, slot limit or node"
+            "no grant above the bound of an envelope, cap, pool, slot limit or node"
         } else {
-            "slot limit"
+            "no grant above the bound of a slot limit"
         };
-        Finding::passed("limits", format!("no {what} above its bound, {changes}"))
+        Finding::passed("limits", format!("{what}, {changes}"))
     }
 
     /// Checks that every booking has ended once or is in the state.

@@ -174,7 +174,8 @@ fn full(name: &ScopedName, run: &Run, look: &Look) -> String {
         status.reason.map(|reason| reason.word().to_owned()),
     );
     add("started", moment(status.started_at));
-    add("ends", moment(status.stated_end));
+    let end = status.stated_end.filter(|_| status.stops_at.is_none());
+    add("ends", moment(end));
     add("stops", moment(status.stops_at));
     add("ended", moment(status.ended_at));
     add(

@@ -67,7 +67,7 @@ fn a_good_ledger_is_good_in_every_way() {
             "ok hashes: 700 records, 2 checkpoints, one key".to_owned(),
             "ok state: re-folded from record 0, equals 2 snapshots and the live state".to_owned(),
             "ok decisions: 697 commands decided again, byte for byte, 3 up to the record `level` folded only".to_owned(),
-            format!("ok limits: no slot limit above its bound, {changes}"),
+            format!("ok limits: no grant above the bound of a slot limit, {changes}"),
             format!(
                 "ok bookings: {ended} ended once, {granted} active, {queued} waiting, 0 without an end"
             ),

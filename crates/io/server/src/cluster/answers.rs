@@ -15,7 +15,7 @@ use bursar_engine::cluster::budget::{self as plane, Class, EnvelopeId, MeterId, 
 use bursar_engine::cluster::explain::{Wait, WaitReason};
 use bursar_engine::cluster::{Shown, Stage};
 use bursar_engine::explain::run::{RunExplanation, held_by_runs};
-use bursar_engine::words::{hours, number};
+use bursar_engine::words::{count, hours, number};
 use bursar_engine::{Reference, State};
 use bursar_units::{Instant, Millis, ScopedName};
 
@@ -123,7 +123,7 @@ impl View<'_> {
             when: None,
             who: explained.payers.iter().map(pays).collect(),
             changes: explained.changes.clone(),
-            note: None,
+            note: wait.and_then(recalls),
             saga: None,
             record: last_record(self.state),
         }
@@ -288,6 +288,24 @@ impl View<'_> {
                 let (value, limit) = (hours(share.value), hours(share.limit));
                 format!("{meter} has used {value} of {limit} GPU-hours")
             }
+            About::Exhausted {
+                meter,
+                dimension,
+                share,
+            } => {
+                let at = bursar_client::api::instant::format(share.at);
+                let had = match dimension {
+                    Dimension::Gpus => {
+                        let (value, limit) = (number(share.value), number(share.limit));
+                        format!("{value} of {limit} GPUs in use")
+                    }
+                    Dimension::Hours => {
+                        let (value, limit) = (hours(share.value), hours(share.limit));
+                        format!("{value} of {limit} GPU-hours used")
+                    }
+                };
+                format!("{meter} had too little room for a start or claim at {at}, with {had}")
+            }
             About::Caps(one, other) => {
                 format!("{one} and {other} share envelopes, and neither contains the other")
             }
@@ -348,6 +366,12 @@ fn claims(shown: &Shown) -> Vec<RunClaim> {
         overruns: false,
     });
     funded.chain(unfunded).collect()
+}
+
+/// `a start would recall 16 GPUs of its envelopes from its family`.
+fn recalls(wait: &Wait) -> Option<String> {
+    let gpus = count(wait.recalled, "GPU");
+    (0 < wait.recalled).then(|| format!("a start would recall {gpus} from its family"))
 }
 
 fn pays(payer: &bursar_engine::explain::run::RunPayer) -> Who {

@@ -22,7 +22,7 @@ pub(crate) fn note_covers(
     result: &Result<Answer, Refusal>,
 ) {
     match result {
-        Err(Refusal::Cluster(ClusterRefusal::NeverCovered { run, trace })) => {
+        Err(Refusal::Cluster(ClusterRefusal::NeverCovered { run, trace, .. })) => {
             if let (Some(run), Err(failure)) = (submitted(command, run), &trace.outcome) {
                 note(metrics, run, failure);
             }

@@ -1,13 +1,14 @@
 //! Effects of changes to budgets and runs, in one sentence each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bursar_client::api::FieldChange;
-use bursar_engine::cluster::budget::{BudgetId, MeterId, RunUid};
+use bursar_engine::cluster::budget::{BudgetId, Funded, MeterId, RunUid};
 use bursar_engine::cluster::{self, Event as ClusterEvent, Shown, Stage};
 use bursar_engine::explain::Mood;
+use bursar_engine::inventory::LABELS;
 use bursar_engine::words::{count, hours, number};
-use bursar_engine::{Event, State};
+use bursar_engine::{Event, Node, State};
 use bursar_units::{Instant, ObjectName};
 
 use super::answers::without_nodes;
@@ -55,6 +56,35 @@ impl Effects<'_> {
         })
     }
 
+    /// `8 GPUs in use, 6 above its 2: their runs go on`, for a node that lost GPUs below its leases or
+    /// got another flavor or place.
+    pub(crate) fn of_node(&self, before: &Node, after: &Node) -> Option<String> {
+        let leased = self.state.clusters.nodes().leased(after.name.as_str());
+        let leased = u64::try_from(leased.count()).unwrap_or(u64::MAX);
+        let labels = |node: &Node| LABELS.map(|key| node.labels.get(key).cloned());
+        let is_less = after.gpus < before.gpus && after.gpus < leased;
+        if leased == 0 || (!is_less && labels(before) == labels(after)) {
+            return None;
+        }
+        let above = match leased.saturating_sub(after.gpus) {
+            0 => String::new(),
+            above => format!(", {} above its {}", number(above), number(after.gpus)),
+        };
+        let go = match self.mood {
+            Mood::Would => "would go",
+            Mood::Did => "go",
+        };
+        let as_before = if labels(before) == labels(after) {
+            ""
+        } else {
+            ", paid as before"
+        };
+        let in_use = count(leased, "GPU");
+        Some(format!(
+            "{in_use} in use{above}: their runs {go} on{as_before}"
+        ))
+    }
+
     /// Use of the meters whose bounds changed.
     fn in_use(&self, budget: &BudgetId, fields: &[FieldChange]) -> Vec<String> {
         let bounded: BTreeSet<(&str, &str, &str)> = fields
@@ -86,21 +116,35 @@ impl Effects<'_> {
         texts.collect()
     }
 
-    /// GPUs that lose an envelope of this budget and find no payer in the same record.
+    /// GPUs that lose an envelope of this budget and find no payer in the same record. A run that was
+    /// unfunded before, or finds payers for as many GPUs as it loses, is not counted.
     fn unfunded(&self, budget: &BudgetId) -> Option<String> {
-        let demoted = self.events.iter().filter_map(|event| match event {
-            Event::Cluster(ClusterEvent::RunDemoted { of, claims, .. }) => {
-                let mut claims = claims.iter();
-                let is_own = claims.any(|claim| claim.envelope.budget() == *budget);
-                is_own.then_some(&of.uid)
+        let mut lost: BTreeMap<&RunUid, Lost> = BTreeMap::new();
+        for event in self.events {
+            match event {
+                Event::Cluster(ClusterEvent::RunDemoted { of, claims, .. }) => {
+                    let lost = lost.entry(&of.uid).or_default();
+                    for claim in claims {
+                        lost.all = lost.all.saturating_add(claim.gpus);
+                        if claim.envelope.budget() == *budget {
+                            lost.here = lost.here.saturating_add(claim.gpus);
+                        }
+                    }
+                }
+                Event::Cluster(ClusterEvent::RunFunded {
+                    of,
+                    claims,
+                    cause: Funded::Refund,
+                    ..
+                }) => {
+                    let gpus = claims.iter().map(|claim| claim.gpus).sum();
+                    let lost = lost.entry(&of.uid).or_default();
+                    lost.refunded = lost.refunded.saturating_add(gpus);
+                }
+                _ => {}
             }
-            _ => None,
-        });
-        let demoted: BTreeSet<&RunUid> = demoted.collect();
-        let runs = demoted
-            .iter()
-            .filter_map(|uid| self.state.clusters.run(uid));
-        let gpus: u64 = runs.map(|run| run.unfunded_gpus()).sum();
+        }
+        let gpus: u64 = lost.values().map(Lost::unfunded).sum();
         let go = match (self.mood, gpus) {
             (_, 0) => return None,
             (Mood::Would, _) => "would go",
@@ -108,6 +152,22 @@ impl Effects<'_> {
             (Mood::Did, _) => "go",
         };
         Some(format!("{} {go} on unfunded", count(gpus, "GPU")))
+    }
+}
+
+/// GPUs of a run that lost their payers in a record.
+#[derive(Default)]
+struct Lost {
+    all: u64,
+    /// Those that one budget paid for.
+    here: u64,
+    /// GPUs that found payers again.
+    refunded: u64,
+}
+
+impl Lost {
+    fn unfunded(&self) -> u64 {
+        self.all.saturating_sub(self.refunded).min(self.here)
     }
 }
 

@@ -50,12 +50,14 @@ fn explain_wait(problem: &mut Problem, state: &State, caller: &Caller, run: &Run
         run,
         wait,
     };
-    problem.trace = view.trace(&wait.trace);
-    problem.note = alone(&state.clusters, run);
+    // Without a failure money is not the reason, and the walk explains nothing.
+    if wait.failure.is_some() {
+        problem.trace = view.trace(&wait.trace);
+        problem.note = alone(&state.clusters, run);
+    }
     problem.holders = view.holders(wait);
     problem.detail = waiting.headline();
-    let changes = waiting.changes().into_iter().map(str::to_owned);
-    problem.changes.extend(changes);
+    problem.changes.extend(waiting.changes());
 }
 
 pub(crate) fn add_facts(
@@ -107,7 +109,7 @@ pub(crate) fn add_facts(
         Refusal::NoSuchRun { run } => {
             sight::add_near_runs(problem, state, caller, run);
         }
-        Refusal::NeverCovered { run, trace } => {
+        Refusal::NeverCovered { run, trace, .. } => {
             let view = View {
                 state,
                 now: state.spine.time,

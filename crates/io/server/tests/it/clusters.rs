@@ -412,7 +412,7 @@ async fn a_wait_for_budget_names_the_meter_its_value_and_its_limit() {
     assert_eq!(of("Exhausted")["status"], "True", "{budget:#}");
     assert_eq!(
         of("Exhausted")["message"],
-        "solo/q4/h100 has 16 of 16 GPUs in use"
+        "solo/q4/h100 had too little room for a start or claim at 2026-11-16T10:00:00.000Z, with 16 of 16 GPUs in use"
     );
     assert_eq!(of("CrossingCaps")["status"], "False");
 }

@@ -60,6 +60,15 @@ pub enum About {
         /// The value and its limit now.
         share: Share,
     },
+    /// A meter that had no room for a start, an extension or a claim.
+    Exhausted {
+        /// The meter.
+        meter: MeterId,
+        /// GPUs or hours.
+        dimension: Dimension,
+        /// The value and its limit when it had none, and since when.
+        share: Share,
+    },
     /// Two caps that cross.
     Caps(CapId, CapId),
     /// A pattern that matches no known owner.
@@ -367,17 +376,27 @@ impl Accounts {
         let meters = self.declared_meters(budget);
         for meter in meters.filter(|meter| wanted(&meter.id)) {
             for dimension in Dimension::ALL {
-                let announced = match level {
-                    Level::Near => meter.announced(dimension).first(),
-                    Level::Exhausted => meter.announced(dimension).last(),
+                let announced = meter.announced(dimension);
+                let id = meter.id.clone();
+                let about = match level {
+                    Level::Near => announced.first().copied().flatten().and_then(|_| {
+                        let share = meter.share(dimension, now)?;
+                        Some(About::Meter {
+                            meter: id,
+                            dimension,
+                            share,
+                        })
+                    }),
+                    Level::Exhausted => {
+                        let share = announced.last().copied().flatten();
+                        share.map(|share| About::Exhausted {
+                            meter: id,
+                            dimension,
+                            share,
+                        })
+                    }
                 };
-                if let (Some(Some(_)), Some(share)) = (announced, meter.share(dimension, now)) {
-                    list.push(About::Meter {
-                        meter: meter.id.clone(),
-                        dimension,
-                        share,
-                    });
-                }
+                list.extend(about);
             }
         }
         list

@@ -5,17 +5,38 @@ use bursar_units::Instant;
 use super::Accounts;
 use super::pad::{Moment, Pad};
 use crate::claim::{ClaimLine, Demoted, Demotion, Pool, Promise};
-use crate::cover::{Failure, Plan, Request};
+use crate::cover::{Failure, Plan, Request, Row};
 
 impl Accounts {
     /// The payers of a request that takes GPUs or a hold in this record. If the plan fails, it is
     /// tried again with the k newest Family claims on the owner's own envelopes demoted, for the
     /// smallest k that succeeds. If none does, nobody is demoted.
     pub fn plan_recalling(&self, now: Instant, request: &Request) -> Result<Plan, Failure> {
-        let failure = match self.plan(now, request) {
-            Ok(plan) => return Ok(plan),
-            Err(failure) => failure,
+        self.plan(now, request).or_else(|failure| {
+            let recall = self.recall(now, request);
+            recall.map(|(plan, _)| plan).ok_or(failure)
+        })
+    }
+
+    /// The walk of [`Accounts::plan_recalling`] that decides, to its last row.
+    pub fn trace_recalling(&self, now: Instant, request: &Request) -> Vec<Row> {
+        let trace = self.trace(now, request);
+        let recall = match trace.outcome {
+            Ok(_) => None,
+            Err(_) => self.recall(now, request),
         };
+        match recall {
+            Some((_, pad)) => {
+                let rows = Some(Vec::new());
+                let walk = self.walk(pad, Moment::live(now), request, rows);
+                walk.1.unwrap_or_default()
+            }
+            None => trace.rows,
+        }
+    }
+
+    /// The plan with the fewest recalled claims, and the pad on which they are demoted.
+    fn recall(&self, now: Instant, request: &Request) -> Option<(Plan, Pad)> {
         let mut pad = Pad::default();
         let mut recalled = Vec::new();
         for number in self.recallable(request) {
@@ -28,10 +49,10 @@ impl Accounts {
             recalled.extend(self.demotion(number, claim.gpus, Demoted::Recall));
             if let Ok(mut plan) = self.plan_on(pad.clone(), now, request) {
                 plan.recalled = recalled;
-                return Ok(plan);
+                return Some((plan, pad));
             }
         }
-        Err(failure)
+        None
     }
 
     /// Family claims on the owner's envelopes of the flavor, newest first.

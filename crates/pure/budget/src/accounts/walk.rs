@@ -168,7 +168,7 @@ impl Accounts {
         starts
     }
 
-    fn walk(
+    pub(super) fn walk(
         &self,
         pad: Pad,
         moment: Moment,

@@ -2,7 +2,8 @@
 
 use bursar_budget::accounts::{About, ConditionKind};
 use bursar_budget::calendar::DAY_LAST;
-use bursar_budget::cover::{Reason, RowState};
+use bursar_budget::cover::{Dimension, Reason, RowState};
+use bursar_budget::meter::Share;
 use bursar_budget::spec::{OnExhaustion, Sharing};
 use bursar_budget::{Budget, MeterId, Pattern, Renew};
 use bursar_units::{INTEGER_MAX, Millis};
@@ -557,6 +558,41 @@ fn near_limits_are_announced_once_and_again_after_five_points() {
         .filter(|line| line.contains(" near "))
         .count();
     assert_eq!(near, 2, "{:?}", world.log);
+}
+
+/// Method: 16 GPUs are refused while 4 of 16 are in use; then 2 of the 4 are freed.
+#[test]
+fn an_exhausted_meter_says_its_use_when_a_take_failed_and_since_when() {
+    let mut world = World::new(&[budget("a", "a", &[], vec![envelope("x", 16)])]);
+    world.start("A", request("a", 4), None).unwrap();
+    world.advance(at(7));
+    let failure = world
+        .accounts
+        .plan(world.now, &request("a", 16))
+        .unwrap_err();
+    for near in world.accounts.exhausted(&failure.exhausted) {
+        world.accounts.note_near(world.now, &near);
+    }
+    world.advance(at(HOUR));
+    let exhausted = |world: &World| {
+        let id = world.budget_id("a");
+        let conditions = world.accounts.conditions(world.now, &id);
+        let mut conditions = conditions.into_iter();
+        let found = conditions.find(|of| of.kind == ConditionKind::Exhausted);
+        found.unwrap().about
+    };
+    let about = About::Exhausted {
+        meter: MeterId::Envelope(envelope_id("a/b/x")),
+        dimension: Dimension::Gpus,
+        share: Share {
+            value: 4,
+            limit: 16,
+            at: at(7),
+        },
+    };
+    assert_eq!(exhausted(&world), [about]);
+    world.close("A", 2);
+    assert_eq!(exhausted(&world), []);
 }
 
 #[test]

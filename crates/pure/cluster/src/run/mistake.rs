@@ -65,10 +65,12 @@ pub enum Wrong {
         value: i32,
     },
     /// The time to checkpoint is not shorter than the hard limit.
-    #[error("must be longer than the grace of {grace}")]
+    #[error("must be longer than the grace of {grace}{}", if *is_bounded { ", the longest here (maxGrace)" } else { "" })]
     NotLongerThanGrace {
         /// The grace.
         grace: Millis,
+        /// Whether the run asks for a longer one than the policy allows.
+        is_bounded: bool,
     },
     /// A name occurs a second time.
     #[error("`{name}` is given twice")]
@@ -125,8 +127,12 @@ impl Run {
             }
         }
         let grace = self.grace().min(grace_max);
+        let is_bounded = grace < self.grace();
         if (self.max_duration).is_some_and(|length| Millis::ZERO < length && length <= grace) {
-            add("spec.maxDuration", Wrong::NotLongerThanGrace { grace });
+            add(
+                "spec.maxDuration",
+                Wrong::NotLongerThanGrace { grace, is_bounded },
+            );
         }
         let sponsors = &self.funding.sponsors;
         let count = u64::try_from(sponsors.len()).unwrap_or(u64::MAX);

@@ -389,6 +389,74 @@ fn a_refusal_to_wait_says_why_it_would() {
     assert_eq!(wait.ahead, 0);
 }
 
+/// Method: `b` uses the envelope of `a` and all nodes; `a` waits, and its start would recall.
+#[test]
+fn a_wait_shows_the_walk_that_decides_with_what_it_recalls() {
+    let mut world = World::new(&[4]);
+    world.set(budget("a", &["p"], vec![envelope("e", 4)]));
+    world.set(budget("b", &["p"], vec![envelope("e", 1)]));
+    world.submit(run("b", "guest", 3));
+    world.submit(run("b", "more", 1));
+    world.submit(run("a", "own", 4));
+    let wait = world.clusters.wait(world.now, &world.uid("a/own")).unwrap();
+    assert_eq!((wait.reason, wait.is_placed), (WaitReason::NoRoom, false));
+    assert_eq!(wait.recalled, 3);
+    assert_eq!(wait.trace.iter().map(|row| row.gpus).sum::<u64>(), 4);
+}
+
+#[test]
+fn a_hard_limit_within_the_grace_says_whose_grace_it_is() {
+    let mistake = |grace: u64| {
+        let short = Run {
+            grace: Some(ms(grace)),
+            max_duration: Some(ms(60_000)),
+            ..run("a", "r", 1)
+        };
+        short.mistakes(ms(600_000))[0].to_string()
+    };
+    let own = "spec.maxDuration must be longer than the grace of 2m";
+    assert_eq!(mistake(120_000), own);
+    let bounded =
+        "spec.maxDuration must be longer than the grace of 10m, the longest here (maxGrace)";
+    assert_eq!(mistake(10 * HOUR), bounded);
+}
+
+/// Method: a refused run is submitted again with the width of the refusal.
+#[test]
+fn a_run_that_asks_for_too_much_is_told_a_width_that_starts() {
+    let cases = [
+        // Money for 37, but the largest domain has room for 26.
+        (Some(4), None, 37, 40, 24),
+        (Some(4), None, 15, 16, 12),
+        (None, None, 15, 16, 8),
+        (None, None, 5, 6, 5),
+        (None, None, 5, 16, 5),
+        (Some(2), Some(8), 37, 40, 24),
+        (Some(1), None, 100, 27, 26),
+        (Some(8), None, 7, 8, 0),
+    ];
+    for (pod_gpus, group_gpus, paid, asked, expected) in cases {
+        let mut world = World::new(&[26, 10]);
+        world.set(budget("a", &[], vec![envelope("e", paid)]));
+        let wide = Run {
+            pod_gpus,
+            group_gpus,
+            ..run("a", "r", asked)
+        };
+        let refused = world.change(&[Change::SetRun(wide.clone())]);
+        let most = match refused {
+            Err(Refusal::NeverCovered { most, .. } | Refusal::NeverPlaced { most, .. }) => most,
+            other => panic!("{wide:?}: {other:?}"),
+        };
+        assert_eq!(most, expected, "{wide:?}");
+        if 0 < most {
+            let total_gpus = most;
+            world.submit(Run { total_gpus, ..wide });
+            assert_eq!(world.stage("a/r"), Stage::Running);
+        }
+    }
+}
+
 /// A record of some bytes must not stand for four billion GPUs.
 #[test]
 fn a_pod_with_impossible_ordinals_is_not_read() {

@@ -8,7 +8,7 @@ use bursar_units::{Label, ScopedName};
 use super::refused::{Refused, plain};
 use super::run::place_words;
 use crate::cluster::budget::cover::Trace;
-use crate::cluster::{Refusal, Run};
+use crate::cluster::{Refusal, Run, Stage};
 use crate::{Change, Command, State, spine};
 
 /// The run of that name in a command that declares it.
@@ -44,14 +44,20 @@ pub(super) fn of_cluster(state: &State, command: &Command, refusal: &Refusal) ->
             format!("{field} was not accepted"),
             "it must be more than 0",
         ),
-        Refusal::NeverCovered { run, trace } => never_covered(run, submitted(command, run), trace),
+        Refusal::NeverCovered { run, trace, most } => {
+            never_covered(run, submitted(command, run), trace, *most)
+        }
         Refusal::NeverPlaced { run, flavor, .. } => {
             never_placed(state, submitted(command, run), flavor, refusal)
         }
         Refusal::WouldWait { run, .. } => {
             let detail = "it is to start at once, and it would wait";
-            plain(format!("run {run} was not accepted"), detail)
-                .with_changes(["submit it without `now`, and it waits"])
+            let known = state.clusters.run_named(run);
+            let change = match known.map(|known| known.stage) {
+                Some(Stage::Waiting) => "it waits already, and starts when it can",
+                _ => "submit it without `now`, and it waits",
+            };
+            plain(format!("run {run} was not accepted"), detail).with_changes([change])
         }
         Refusal::IdReused { run, field } => {
             let detail = format!("a live run of that name has another {field}");
@@ -94,7 +100,7 @@ pub(super) fn of_cluster(state: &State, command: &Command, refusal: &Refusal) ->
     }
 }
 
-fn never_covered(name: &ScopedName, run: Option<&Run>, trace: &Trace) -> Refused {
+fn never_covered(name: &ScopedName, run: Option<&Run>, trace: &Trace, most: u64) -> Refused {
     let headline = format!("{name} can never start");
     let (wanted, found) = match &trace.outcome {
         Err(failure) => (failure.wanted, failure.found),
@@ -111,9 +117,15 @@ fn never_covered(name: &ScopedName, run: Option<&Run>, trace: &Trace) -> Refused
             "name a sponsor that lends to it".to_owned(),
         ]);
     }
-    let most = number(found);
-    let detail = format!("it asks for {wanted} {flavor} at once and may be given at most {most}");
-    plain(headline, detail).with_changes([format!("ask for at most {most}")])
+    let found = number(found);
+    let detail = format!("it asks for {wanted} {flavor} at once and may be given at most {found}");
+    let change = at_most(most).unwrap_or_else(|| "ask for smaller pods".to_owned());
+    plain(headline, detail).with_changes([change])
+}
+
+/// The change to a width that could start; `None` without one.
+fn at_most(most: u64) -> Option<String> {
+    (0 < most).then(|| format!("ask for at most {}", number(most)))
 }
 
 fn never_placed(state: &State, run: Option<&Run>, flavor: &Label, refusal: &Refusal) -> Refused {
@@ -123,6 +135,7 @@ fn never_placed(state: &State, run: Option<&Run>, flavor: &Label, refusal: &Refu
         pod_gpus,
         declared,
         largest,
+        most,
         ..
     } = refusal
     else {
@@ -144,9 +157,13 @@ fn never_placed(state: &State, run: Option<&Run>, flavor: &Label, refusal: &Refu
             )
         }
         declared if declared < gpus => {
-            let most = number(*declared);
-            let detail = format!("{asks}, and all declared nodes there have {most}");
-            (detail, format!("ask for at most {most}"))
+            let all = number(*declared);
+            let detail = format!("{asks}, and all declared nodes there have {all}");
+            let change = at_most(*most);
+            (
+                detail,
+                change.unwrap_or_else(|| "ask for smaller pods".to_owned()),
+            )
         }
         declared => {
             let (pods, all) = (number(*pod_gpus), number(*declared));
@@ -154,9 +171,10 @@ fn never_placed(state: &State, run: Option<&Run>, flavor: &Label, refusal: &Refu
             let detail = format!(
                 "{asks} in pods of {pods}; all declared nodes there have {all}, the largest domain fits {largest}"
             );
+            let fewer = at_most(*most).unwrap_or_else(|| "ask for fewer GPUs".to_owned());
             (
                 detail,
-                "ask for fewer GPUs, smaller pods or groups that may spread".to_owned(),
+                format!("{fewer}, smaller pods or groups that may spread"),
             )
         }
     };

@@ -323,14 +323,13 @@ impl Explained<'_> {
     }
 
     fn changes(&self, wait: Option<&Wait>) -> Vec<String> {
-        let texts = match (self.run.stage, wait) {
+        match (self.run.stage, wait) {
             (Stage::Waiting, Some(wait)) => self.waiting(wait).changes(),
             (Stage::Starting | Stage::Running, _) if 0 < self.run.unfunded_gpus() => {
-                vec!["raise an envelope that may pay"]
+                vec!["raise an envelope that may pay".to_owned()]
             }
             _ => Vec::new(),
-        };
-        texts.into_iter().map(ToOwned::to_owned).collect()
+        }
     }
 }
 
@@ -419,14 +418,8 @@ impl Waiting<'_> {
     fn meter_words(&self) -> String {
         let wait = self.wait;
         let failure = wait.failure.as_ref();
-        let wanted = |meter: &MeterId, of: Dimension| match wait.reason {
-            WaitReason::AggregateCapExceeded => is_cap(meter),
-            WaitReason::IntegralCapExceeded => !is_cap(meter) && of == Dimension::Hours,
-            _ => !is_cap(meter) && of == Dimension::Gpus,
-        };
-        let bounds = failure.into_iter().flat_map(|failure| &failure.exhausted);
-        let bounds = bounds.filter(|(meter, dimension)| wanted(meter, *dimension));
-        let used = bounds
+        let used = self
+            .bounds()
             .filter_map(|(meter, dimension)| meter_use(self.clusters, self.now, meter, *dimension));
         let used: Vec<String> = used.collect();
         let asks = format!("it asks for {}", count(wait.needed, "GPU"));
@@ -459,10 +452,14 @@ impl Waiting<'_> {
     }
 
     /// Changes that would help.
-    pub fn changes(&self) -> Vec<&'static str> {
+    pub fn changes(&self) -> Vec<String> {
         let wait = self.wait;
         let fewer = "ask for fewer GPUs";
-        match wait.reason.waits_for() {
+        let raise = match wait.reason.waits_for() {
+            WaitsFor::Budget => self.raise_words(),
+            _ => String::new(),
+        };
+        let texts: Vec<&str> = match wait.reason.waits_for() {
             WaitsFor::Mistake => vec!["declare an envelope or nodes for it", "cancel it"],
             WaitsFor::After => vec!["change the window of an envelope"],
             WaitsFor::Budget if wait.reason == WaitReason::BudgetPaused => {
@@ -472,17 +469,53 @@ impl Waiting<'_> {
                 vec!["allow it to borrow more", fewer]
             }
             WaitsFor::Budget if self.run.funding.allow_borrow => {
-                vec!["raise the envelope", fewer]
+                vec![&raise, fewer]
             }
-            WaitsFor::Budget => vec![
-                "raise the envelope",
-                "name a sponsor and allow borrowing",
-                fewer,
-            ],
+            WaitsFor::Budget => vec![&raise, "name a sponsor and allow borrowing", fewer],
             WaitsFor::Room if self.run.location == Selector::default() => vec![fewer],
             WaitsFor::Room => vec![fewer, "state no location"],
             WaitsFor::Turn => Vec::new(),
+        };
+        texts.into_iter().map(ToOwned::to_owned).collect()
+    }
+
+    /// `raise rai/q4/h100, and then it waits for room: 4 of the 8 GPUs it needs are free`.
+    fn raise_words(&self) -> String {
+        let wait = self.wait;
+        let mut names: Vec<String> = Vec::new();
+        for (meter, _) in self.bounds() {
+            let name = meter.to_string();
+            if !names.contains(&name) && names.len() < METERS_NAMED_MAX {
+                names.push(name);
+            }
         }
+        let raise = match names.as_slice() {
+            [] => "raise an envelope that may pay".to_owned(),
+            names => format!("raise {}", names.join(" or ")),
+        };
+        if wait.is_placed {
+            return raise;
+        }
+        let (free, needed) = (number(wait.free), number(wait.needed));
+        let room = if wait.needed <= wait.free {
+            format!("{free} GPUs are free, but not in whole pods in one domain")
+        } else {
+            format!("{free} of the {needed} GPUs it needs are free")
+        };
+        format!("{raise}, and then it waits for room: {room}")
+    }
+
+    /// The meters that bind, of the kind that the reason names.
+    fn bounds(&self) -> impl Iterator<Item = &(MeterId, Dimension)> {
+        let reason = self.wait.reason;
+        let wanted = move |meter: &MeterId, of: Dimension| match reason {
+            WaitReason::AggregateCapExceeded => is_cap(meter),
+            WaitReason::IntegralCapExceeded => !is_cap(meter) && of == Dimension::Hours,
+            _ => !is_cap(meter) && of == Dimension::Gpus,
+        };
+        let bounds = self.wait.failure.iter();
+        let bounds = bounds.flat_map(|failure| &failure.exhausted);
+        bounds.filter(move |(meter, dimension)| wanted(meter, *dimension))
     }
 }
 

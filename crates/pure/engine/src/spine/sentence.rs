@@ -64,7 +64,7 @@ pub(super) fn notice(event: &Event) -> Notice<Data> {
             let data = Data::Token(None);
             Notice::new("token.revoked", format!("token/{name}"), summary, data)
         }
-        Event::NodeSet(node) => node_joined(node),
+        Event::NodeSet(node) => node_set(node),
         Event::NodeDropped { name } => {
             let summary = format!("node {name} left");
             let data = Data::Node(None);
@@ -81,9 +81,12 @@ fn of_ledger(stream: &'static str, summary: String) -> Notice<Data> {
     Notice::new(stream, "ledger".to_owned(), summary, Data::Ledger)
 }
 
-fn node_joined(node: &Node) -> Notice<Data> {
+/// A node that is new or changed: its record does not say which.
+fn node_set(node: &Node) -> Notice<Data> {
     let (name, capacity) = (&node.name, node.capacity());
-    let summary = format!("node {name} joined: {}", words::resources(&capacity));
+    let cordoned = if node.unschedulable { ", cordoned" } else { "" };
+    let capacity_words = words::resources(&capacity);
+    let summary = format!("node {name} declared: {capacity_words}{cordoned}");
     let data = Data::Node(Some(capacity));
     Notice::new("node.joined", format!("node/{name}"), summary, data)
 }

@@ -176,7 +176,7 @@ fn events_of_limits_nodes_and_tokens_have_their_sentences() {
         memory_bytes: 1_000 << 30,
         gpus: 8,
         labels: std::collections::BTreeMap::new(),
-        unschedulable: false,
+        unschedulable: true,
     };
     let change = change([
         bursar_engine::Change::from(Change::SetLimit(pair)),
@@ -189,7 +189,7 @@ fn events_of_limits_nodes_and_tokens_have_their_sentences() {
         change,
         &[
             "0 limit.changed limit/pair: limit pair set: 1 gpu for each class and each tenant",
-            "1 node.joined node/a01: node a01 joined: cpu 96, memory 1000Gi, gpus 8",
+            "1 node.joined node/a01: node a01 declared: cpu 96, memory 1000Gi, gpus 8, cordoned",
             "2 node.lost node/a01: node a01 left",
             "3 limit.changed limit/pair: limit pair removed",
         ],

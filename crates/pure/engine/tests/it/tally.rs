@@ -205,7 +205,7 @@ fn a_meter_above_its_limit_is_found() {
         (good.is_good, good.detail.as_str()),
         (
             true,
-            "no envelope, cap, pool, slot limit or node above its bound, 45 changes"
+            "no grant above the bound of an envelope, cap, pool, slot limit or node, 45 changes"
         )
     );
     let edits: [(Forge, &str); 3] = [

@@ -48,7 +48,8 @@ pub(in crate::command) fn refused(stop: Stop) -> Stop {
 /// The first ways out. A run that would wait was refused because of a flag.
 fn hint(problem: &Problem) -> Option<String> {
     if problem.code == Code::WouldWait {
-        return Some("submit it without `--now`, and it waits".to_owned());
+        let change = problem.changes.first()?;
+        return Some(escaped_line(change).replace("`now`", "`--now`"));
     }
     let changes = problem.changes.iter().map(|text| escaped_line(text));
     match changes.take(2).collect::<Vec<_>>().as_slice() {

@@ -264,11 +264,12 @@ impl ObjectChange {
         let effect = effect.as_ref().map(|effect| effect.text(mood));
         let effect = effect.or_else(|| self.cluster_effect(changed, &fields, view));
         let effect = effect.filter(|_| change != ChangeKind::Unchanged);
+        let effects: Vec<String> = effect.into_iter().chain(self.node_effect(mood)).collect();
         ApiChange {
             object: reference.to_string(),
             change,
             fields,
-            effect: effect.or_else(|| self.node_effect(mood)),
+            effect: (!effects.is_empty()).then(|| effects.join(", ")),
         }
     }
 
@@ -321,6 +322,12 @@ impl ObjectChange {
             Self::Set(Object::Budget { budget, .. }) => effects.of_budget(&budget.id(), fields),
             Self::DropBudget(budget) => effects.of_budget(budget, &[]),
             Self::Set(Object::Run { .. }) => effects.of_run(changed.run.as_deref()?),
+            Self::Set(Object::Node(after)) => {
+                let Previous::Node(before) = &changed.previous else {
+                    return None;
+                };
+                effects.of_node(before, after)
+            }
             _ => None,
         }
     }
