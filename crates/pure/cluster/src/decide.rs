@@ -289,7 +289,7 @@ impl Clusters {
             Ok(_) => Ok(()),
             Err(_) => self.accounts.could_ever_cover(now, request),
         };
-        let mut places = self.nodes.places(&run.flavor, &run.location).into_iter();
+        let mut places = self.nodes.places(&run.flavor, &run.location);
         let Some(first) = places.next() else {
             return Ok(());
         };

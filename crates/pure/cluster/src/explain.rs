@@ -217,7 +217,8 @@ impl Clusters {
             Some(seating) => Some(start_request(now, work, run, seating)),
             None => self
                 .nodes
-                .first_place(&run.flavor, &run.location)
+                .places(&run.flavor, &run.location)
+                .next()
                 .map(|place| request_at(now, run, place)),
         };
         let plan = request

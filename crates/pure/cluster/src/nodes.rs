@@ -26,6 +26,8 @@ pub struct Nodes {
     empty: Hosts,
     /// Schedulable nodes, taken empty.
     usable: Hosts,
+    /// Number of declared nodes with GPUs, by flavor and place.
+    seats: BTreeMap<Label, BTreeMap<Place, u64>>,
     /// Raised whenever room may have grown; a placement that failed fails again until then.
     version: u64,
 }
@@ -41,20 +43,22 @@ struct Declared {
 impl Nodes {
     /// Adds a node or replaces the one of that name; `None` removes it.
     pub(crate) fn set(&mut self, name: &ObjectName, node: Option<&Node>) {
-        match node {
-            Some(node) => {
-                let declared = Declared {
-                    seat: seat(node),
-                    gpus: u32::try_from(node.gpus)
-                        .unwrap_or(u32::MAX)
-                        .min(NODE_GPUS_MAX),
-                    is_usable: !node.unschedulable,
-                };
-                self.declared.insert(name.clone(), declared);
+        if let Some(old) = self.declared.remove(name) {
+            self.leave_seat(&old);
+        }
+        if let Some(node) = node {
+            let declared = Declared {
+                seat: seat(node),
+                gpus: u32::try_from(node.gpus)
+                    .unwrap_or(u32::MAX)
+                    .min(NODE_GPUS_MAX),
+                is_usable: !node.unschedulable,
+            };
+            if let Some((place, flavor)) = declared.seat.as_ref().filter(|_| declared.gpus > 0) {
+                let places = self.seats.entry(flavor.clone()).or_default();
+                *places.entry(place.clone()).or_default() += 1;
             }
-            None => {
-                self.declared.remove(name);
-            }
+            self.declared.insert(name.clone(), declared);
         }
         self.refresh(name);
         self.version += 1;
@@ -91,6 +95,11 @@ impl Nodes {
     /// A place for a gang on the free GPUs.
     pub(crate) fn place(&self, gang: &Gang) -> Option<Seating> {
         self.hosts.place(gang)
+    }
+
+    /// Free GPUs of a flavor on all schedulable nodes.
+    pub(crate) fn free_anywhere(&self, flavor: &Label) -> u64 {
+        self.hosts.free(flavor).map(|(_, free)| free).sum()
     }
 
     /// Whether the gang fits all declared nodes taken empty, schedulable or not.
@@ -135,20 +144,14 @@ impl Nodes {
             .sum()
     }
 
-    /// All places with GPUs of a flavor, among some places, on all declared nodes.
-    pub(crate) fn places(&self, flavor: &Label, location: &Selector) -> BTreeSet<&Place> {
-        let nodes = self.declared.values();
-        let wanted = nodes.filter(|node| node.gpus > 0 && node.is_at(flavor, location));
-        wanted
-            .filter_map(|node| Some(&node.seat.as_ref()?.0))
-            .collect()
-    }
-
-    /// The first place with GPUs of a flavor, among some places, on all declared nodes.
-    pub fn first_place(&self, flavor: &Label, location: &Selector) -> Option<&Place> {
-        let nodes = self.declared.values();
-        let wanted = nodes.filter(|node| node.gpus > 0 && node.is_at(flavor, location));
-        wanted.filter_map(|node| Some(&node.seat.as_ref()?.0)).min()
+    /// The places with GPUs of a flavor, among some places, on all declared nodes, in order.
+    pub(crate) fn places<'a>(
+        &'a self,
+        flavor: &Label,
+        location: &Selector,
+    ) -> impl Iterator<Item = &'a Place> {
+        let places = self.seats.get(flavor).into_iter().flat_map(BTreeMap::keys);
+        places.filter(|place| location.matches(place))
     }
 
     /// Place and flavor of a node, if its labels name them.
@@ -175,6 +178,20 @@ impl Nodes {
     fn used(&self, name: &ObjectName) -> u64 {
         let used = self.leased.get(name).map_or(0, BTreeMap::len);
         u64::try_from(used).unwrap_or(u64::MAX)
+    }
+
+    /// Takes a node off the number of its place.
+    fn leave_seat(&mut self, node: &Declared) {
+        let Some((place, flavor)) = node.seat.as_ref().filter(|_| node.gpus > 0) else {
+            return;
+        };
+        let Some(places) = self.seats.get_mut(flavor) else {
+            return;
+        };
+        if let Some(count) = places.get_mut(place) {
+            *count -= 1;
+        }
+        places.retain(|_, count| *count > 0);
     }
 
     /// Computes the free GPUs of a node anew.

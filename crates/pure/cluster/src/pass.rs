@@ -247,6 +247,11 @@ impl Clusters {
         if live.unplaced == Some(version) {
             return None;
         }
+        // Most runs wait while hardly a GPU is free: then no gang is made and compared.
+        if self.nodes.free_anywhere(&live.run.flavor) < live.run.total_gpus {
+            live.unplaced = Some(version);
+            return None;
+        }
         let gang = gang(&live.run);
         if unplaced.contains(&gang) {
             live.unplaced = Some(version);
@@ -360,7 +365,7 @@ impl Clusters {
         let mut seats = pods.filter_map(|pod| self.nodes.seat(pod.node.as_str()));
         let run = &live.run;
         let place = seats.next().map(|(place, _)| place);
-        place.or_else(|| self.nodes.first_place(&run.flavor, &run.location))
+        place.or_else(|| self.nodes.places(&run.flavor, &run.location).next())
     }
 }
 

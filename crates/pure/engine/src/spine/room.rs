@@ -354,17 +354,18 @@ impl Plane for Spine {
     }
 
     fn check_changes(&self, _: Instant, changes: &[&Change]) -> Result<(), Refusal> {
-        let mut names: std::collections::BTreeSet<&ObjectName> =
-            self.inventory.iter().map(|node| &node.name).collect();
+        let mut declared: BTreeMap<&ObjectName, bool> = BTreeMap::new();
         for change in changes {
             match change {
                 Change::SetNode(node) => {
-                    names.insert(&node.name);
+                    declared.insert(&node.name, true);
                 }
-                Change::DropNode { name } if !names.remove(name) => {
-                    return Err(Refusal::NoSuchNode { name: name.clone() });
+                Change::DropNode { name } => {
+                    let is_there = || self.inventory.get(name.as_str()).is_some();
+                    if !declared.insert(name, false).unwrap_or_else(is_there) {
+                        return Err(Refusal::NoSuchNode { name: name.clone() });
+                    }
                 }
-                Change::DropNode { .. } => {}
             }
         }
         Ok(())
