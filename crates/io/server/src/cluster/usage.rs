@@ -22,7 +22,8 @@ type Name = (Option<String>, Option<Label>);
 
 impl Service {
     /// Used time of whole UTC days: the days of `since` and `until` and those between, to now at
-    /// most. All groupings have one total. By run, a last row without a run has what the rows of
+    /// most. All groupings have one total, if the caller sees everything and names no owner; an owner
+    /// is that of the runs, by envelope that of the envelopes. By run, a last row without a run has what the rows of
     /// runs lack: time of runs that are not remembered any more, and time lent to runs of others.
     pub(crate) fn usage(
         &self,
