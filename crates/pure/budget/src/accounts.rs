@@ -48,7 +48,7 @@ use usage::{Debits, Usage};
 pub const HORIZON_DEFAULT: Millis = Millis::from_hours(1);
 /// Shortest admission horizon. Each claim without a stated length is extended once in a horizon, and
 /// each extension is on record, so a shorter one would fill the ledger.
-pub const HORIZON_MIN: Millis = Millis::from_secs(60);
+pub const HORIZON_MIN: Millis = Millis::from_secs(1);
 /// Longest admission horizon: the longest length of a run.
 pub const HORIZON_MAX: Millis = Millis::from_hours(24 * 3_650);
 

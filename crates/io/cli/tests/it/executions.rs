@@ -18,6 +18,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::Value;
 
 use crate::house::House;
+use crate::market_node::until;
 
 /// Time limit of a wait for an execution.
 const PATIENCE: Duration = Duration::from_secs(50);
@@ -341,11 +342,8 @@ fn an_execution_without_a_shim_is_listed_and_charged_after_a_restore_until_it_en
     // It finds the running program, before or after the first scan of the machine.
     submit(&house.data(), "orphan", &script(&gates[0]), |_| ());
     wait_until_running(&house, 2);
-    let doctor = house.ok(&["doctor"]);
-    assert!(
-        doctor.contains("2 executions found running after the restore: bare, orphan\n"),
-        "{doctor}"
-    );
+    let both = "2 executions found running after the restore: bare, orphan\n";
+    until(|| house.ok(&["doctor"]), |doctor| doctor.contains(both));
     let bare = shown(&house, &house.data(), "bare");
     assert_eq!(
         (&bare["tenant"], &bare["slots"]),

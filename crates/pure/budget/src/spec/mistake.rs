@@ -40,7 +40,7 @@ pub enum Wrong {
     #[error("must be at least 1")]
     Zero,
     /// An admission horizon is too short or too long.
-    #[error("must be from 1m to 3650d")]
+    #[error("must be from 1s to 3650d")]
     Horizon,
     /// A number is too large.
     #[error("is {value}, at most {max} is allowed")]

@@ -35,7 +35,7 @@ fn each_mistake_names_its_field() {
     let mut e = envelope("x", 0);
     e.gpu_hours_max = Some(u64::MAX);
     (e.start, e.end) = (Some(at(10)), Some(at(10)));
-    e.admission_horizon = Some(Millis::from_ms(59_999));
+    e.admission_horizon = Some(Millis::from_ms(999));
     let mut twice = envelope("x", 1);
     twice.renew = Some(bursar_budget::Renew::Day);
     let mut wrong = budget("a", "a", &["a", "o", "o"], vec![e, twice]);
@@ -49,7 +49,7 @@ fn each_mistake_names_its_field() {
             "spec.envelopes[0].concurrency must be at least 1",
             "spec.envelopes[0].maxGPUHours is 18446744073709551615, at most 2501999792 is allowed",
             "spec.envelopes[0].end is not after start",
-            "spec.envelopes[0].admissionHorizon must be from 1m to 3650d",
+            "spec.envelopes[0].admissionHorizon must be from 1s to 3650d",
             "spec.envelopes[1].renew needs an end",
             "spec.aggregateCaps[0].envelopes must name an envelope",
             "spec.aggregateCaps[0] needs maxConcurrency or maxGPUHours",
