@@ -57,7 +57,7 @@ fn a_good_ledger_is_good_in_every_way() {
         "a past worth checking"
     );
     let changes = lines(&report)[3]
-        .rsplit_once("bound, ")
+        .rsplit_once("slot limit, ")
         .unwrap()
         .1
         .to_owned();
